@@ -1,0 +1,63 @@
+#pragma once
+/// \file
+/// A work request and its completion as plain values, independent of any backend. A work request has one
+/// scatter/gather entry: the library never needs more. Source: InfiniBand Architecture Specification 1.x,
+/// chapter 10.8; the numbers of `wc_status` are libibverbs' (infiniband/verbs.h).
+
+#include <vccl/base/ids.hpp>
+#include <vccl/base/status.hpp>
+
+namespace vccl::inline v0 {
+
+enum class work_op : std::uint8_t { write, write_imm, send, read, fetch_add, cmp_swap };
+
+enum class work_flags : std::uint8_t {
+    none = 0,
+    signaled = 1,  ///< make a completion also on success
+    inlined = 2,   ///< take the bytes while posting; the buffer is free at once, its lkey unused
+    fence = 4,     ///< wait for earlier READs and atomics of this QP
+};
+VCCL_HOST_DEVICE constexpr work_flags operator|(work_flags a, work_flags b) noexcept {
+    return static_cast<work_flags>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+VCCL_HOST_DEVICE constexpr bool has(work_flags set, work_flags one) noexcept {
+    return (static_cast<unsigned>(set) & static_cast<unsigned>(one)) != 0;
+}
+
+/// A send-queue work request.
+struct work {
+    std::uint64_t wr_id{};        ///< comes back in the completion
+    std::uint64_t local_addr{};   ///< source (write, send) or destination (read, atomics: 8 bytes)
+    std::uint64_t remote_addr{};  ///< unused by send
+    std::uint64_t swap_add{};     ///< fetch_add: the addend; cmp_swap: the new value
+    std::uint64_t compare{};      ///< cmp_swap only
+    std::uint32_t length{};       ///< bytes; 0 is allowed
+    vccl::lkey lkey{};
+    vccl::rkey rkey{};
+    std::uint32_t immediate{};    ///< host byte order; write_imm only
+    work_op op{work_op::write};
+    work_flags flags{work_flags::none};
+};
+
+/// A receive-queue work request: where a SEND lands. WRITE_IMM consumes one, too, and ignores its buffer.
+struct recv_work {
+    std::uint64_t wr_id{};
+    std::uint64_t addr{};
+    std::uint32_t length{};
+    vccl::lkey lkey{};
+};
+
+enum class completion_op : std::uint8_t { write, send, read, fetch_add, cmp_swap, recv, recv_write_imm };
+
+/// What a completion queue yields. With an error status only `wr_id`, `qp`, `status` and `vendor` are set.
+struct completion {
+    std::uint64_t wr_id{};
+    std::uint32_t byte_len{};   ///< bytes received (recv, recv_write_imm, read)
+    std::uint32_t immediate{};  ///< host byte order (recv_write_imm)
+    vccl::qpn qp{};
+    std::uint32_t vendor{};
+    wc_status status{wc_status::success};
+    completion_op op{completion_op::write};
+};
+
+}  // namespace vccl::inline v0

@@ -1,0 +1,38 @@
+# common.bash: what the scripts of this folder share; sourced, never run.
+#
+# Everything fetched or built lands in $cache, outside the checkout, so that a second run needs
+# neither network nor compiler.  Delete the folder to start afresh.
+# shellcheck shell=bash disable=SC2034
+
+me=${0##*/}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${VCCL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/vccl}/guest
+
+# die MESSAGE...: say it and leave with 125, the status for "the guest failed, not the command".
+die() {
+    echo "guest/$me: $*" >&2
+    exit 125
+}
+
+# need PURPOSE: stop unless every program is there that the lines of `packages` for PURPOSE name.
+need() {
+    local purpose program package absent=()
+    while read -r purpose package program; do
+        [[ $purpose == "$1" ]] || continue
+        command -v "$program" >/dev/null || [[ -x /usr/sbin/$program ]] || absent+=("$package")
+    done < <(grep -v '^ *\(#\|$\)' "$here/packages")
+    ((${#absent[@]} == 0)) || die "missing packages; install them with: apt-get install --no-install-recommends ${absent[*]}"
+}
+
+# fetch PACKAGE: download a Debian package into the working directory, without installing it.
+fetch() {
+    apt-get -q download -o APT::Sandbox::User=root "$1" >&2 ||
+        die "cannot download the Debian package '$1' (is there a network? are the lists fresh: apt-get update?)"
+}
+
+# only_one NAME: let one process at a time prepare NAME in the cache; others wait for it.
+only_one() {
+    mkdir -p "$cache" || die "cannot create $cache; set VCCL_CACHE to a folder that can be written"
+    exec 9>"$cache/lock-$1"
+    flock 9
+}
