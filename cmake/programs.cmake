@@ -1,0 +1,64 @@
+# How the project's own programs are built: warnings, tests, examples, benchmarks. Users of the library never see this.
+
+add_library(vccl_warnings INTERFACE)
+target_compile_options(vccl_warnings INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>)
+
+# vccl_add_test(NAME name SOURCES file... LABELS label... [LIBS lib...] [TIMEOUT seconds] [THREADS] [NO_CTEST])
+# A doctest executable `test_NAME` and a ctest of the name. THREADS: it starts threads, so it runs under ThreadSanitizer, too.
+# NO_CTEST: only build it (somebody else starts it, say in a guest).
+set_property(GLOBAL PROPERTY vccl_test_labels)
+function(vccl_add_test)
+    cmake_parse_arguments(PARSE_ARGV 0 arg "THREADS;NO_CTEST" "NAME;TIMEOUT" "SOURCES;LABELS;LIBS")
+    if(NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_LABELS OR arg_UNPARSED_ARGUMENTS)
+        message(FATAL_ERROR "vccl_add_test needs NAME, SOURCES and LABELS; unknown: '${arg_UNPARSED_ARGUMENTS}'")
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 120)
+    endif()
+    add_executable(test_${arg_NAME} ${arg_SOURCES} $<TARGET_OBJECTS:vccl_doctest_main>)
+    target_link_libraries(test_${arg_NAME} PRIVATE vccl::testing vccl_warnings ${arg_LIBS})
+    if(arg_THREADS)
+        list(APPEND arg_LABELS threads)
+    endif()
+    foreach(label IN LISTS arg_LABELS)
+        if(NOT TARGET tests_${label})
+            add_custom_target(tests_${label})
+        endif()
+        add_dependencies(tests_${label} test_${arg_NAME})
+    endforeach()
+    if(NOT arg_NO_CTEST)
+        add_test(NAME ${arg_NAME} COMMAND test_${arg_NAME} --no-intro)
+        set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+    endif()
+endfunction()
+
+# vccl_add_example(NAME name SOURCES file... [LIBS lib...]): the target example_NAME, the program NAME
+function(vccl_add_example)
+    cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBS")
+    add_executable(example_${arg_NAME} ${arg_SOURCES})
+    set_target_properties(example_${arg_NAME} PROPERTIES OUTPUT_NAME ${arg_NAME}
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/examples)
+    target_link_libraries(example_${arg_NAME} PRIVATE vccl::vccl vccl_warnings ${arg_LIBS})
+endfunction()
+
+# vccl_add_bench(NAME name SOURCES file... [LIBS lib...]): the target bench_NAME, the program NAME. Its last line is
+# `BENCH NAME key=value ...`. Optimised whatever the build type.
+function(vccl_add_bench)
+    cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES;LIBS")
+    add_executable(bench_${arg_NAME} ${arg_SOURCES})
+    set_target_properties(bench_${arg_NAME} PROPERTIES OUTPUT_NAME ${arg_NAME}
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/bench)
+    target_compile_options(bench_${arg_NAME} PRIVATE -O2)
+    target_link_libraries(bench_${arg_NAME} PRIVATE vccl::vccl vccl_warnings ${arg_LIBS})
+endfunction()
+
+# vccl_add_parts(): every folder beneath that has a CMakeLists.txt
+function(vccl_add_parts)
+    file(GLOB parts CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} */CMakeLists.txt)
+    foreach(part IN LISTS parts)
+        cmake_path(GET part PARENT_PATH folder)
+        add_subdirectory(${folder})
+    endforeach()
+endfunction()
