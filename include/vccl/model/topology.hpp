@@ -71,6 +71,61 @@ struct topology {
     host_id host_of(port_id p) const noexcept { return nics[ports[p.value].nic.value].host; }
     bool valid(port_id p) const noexcept { return p.value < ports.size(); }
     bool valid(gpu_id g) const noexcept { return g.value < gpus.size(); }
+    bool valid(nic_id n) const noexcept { return n.value < nics.size(); }
+    bool valid(host_id h) const noexcept { return h.value < hosts.size(); }
+
+    /// Returns: how many ports the NIC has.
+    unsigned port_count(nic_id n) const noexcept {
+        unsigned count = 0;
+        for (const port& p : ports) count += p.nic == n ? 1U : 0U;
+        return count;
+    }
+    /// Returns: the NIC's nth port by port number, counted from 0; `no_port` beyond the last.
+    result<port_id> port_at(nic_id n, unsigned nth) const noexcept {
+        for (std::size_t i = 0; i < ports.size(); ++i)
+            if (ports[i].nic == n && place_in_nic(port_id{static_cast<std::uint16_t>(i)}) == nth)
+                return port_id{static_cast<std::uint16_t>(i)};
+        return status{errc::no_port, n.value};
+    }
+    /// Requires: valid(p). Returns: the port's place among its NIC's ports, by port number, from 0.
+    unsigned place_in_nic(port_id p) const noexcept {
+        const port& self = ports[p.value];
+        unsigned before = 0;
+        for (const port& q : ports) before += q.nic == self.nic && q.number < self.number ? 1U : 0U;
+        return before;
+    }
+    result<port_id> find_port(std::string_view name) const noexcept { return find<port_id>(ports, name, errc::no_port); }
+    result<nic_id> find_nic(std::string_view name) const noexcept { return find<nic_id>(nics, name, errc::no_device); }
+    result<gpu_id> find_gpu(std::string_view name) const noexcept { return find<gpu_id>(gpus, name, errc::not_found); }
+    result<host_id> find_host(std::string_view name) const noexcept { return find<host_id>(hosts, name, errc::not_found); }
+
+private:
+    template <class Id, class List>
+    static result<Id> find(const List& list, std::string_view name, errc otherwise) noexcept {
+        for (std::size_t i = 0; i < list.size(); ++i)
+            if (list[i].name.view() == name) return Id{static_cast<typename Id::rep>(i)};
+        return otherwise;
+    }
 };
+
+/// Returns: ok when every index is in range, every port of a NIC has its own number, and each GPU has a distance to
+/// every NIC or to none (unknown). Otherwise `invalid_argument`, with the index of the faulty entry in `detail`.
+/// A topology of unknown origin is checked once before it is walked.
+inline status validate(const topology& t) noexcept {
+    constexpr std::size_t most = 0xffff;
+    if (t.hosts.size() > most || t.nics.size() > most || t.ports.size() > most || t.gpus.size() > most) return errc::too_large;
+    for (std::size_t i = 0; i < t.nics.size(); ++i)
+        if (!t.valid(t.nics[i].host)) return status{errc::invalid_argument, static_cast<std::uint32_t>(i)};
+    for (std::size_t i = 0; i < t.ports.size(); ++i) {
+        if (!t.valid(t.ports[i].nic)) return status{errc::invalid_argument, static_cast<std::uint32_t>(i)};
+        for (std::size_t j = 0; j < i; ++j)
+            if (t.ports[i].nic == t.ports[j].nic && t.ports[i].number == t.ports[j].number)
+                return status{errc::invalid_argument, static_cast<std::uint32_t>(i)};
+    }
+    for (std::size_t i = 0; i < t.gpus.size(); ++i)
+        if (!t.valid(t.gpus[i].host) || (!t.gpus[i].to_nic.empty() && t.gpus[i].to_nic.size() != t.nics.size()))
+            return status{errc::invalid_argument, static_cast<std::uint32_t>(i)};
+    return {};
+}
 
 }  // namespace vccl::inline v0

@@ -1,0 +1,62 @@
+#pragma once
+/// \file
+/// What an endpoint tells its completion handler: a chunk that ended, and an event in the life of its lanes.
+
+#include <vccl/base/ids.hpp>
+#include <vccl/base/status.hpp>
+#include <vccl/base/time.hpp>
+
+namespace vccl::inline v0 {
+
+/// Why a lane was given up.
+enum class fault_cause : std::uint8_t {
+    none,
+    own_port,     ///< this end's port reported down
+    retries,      ///< the NIC gave up retransmitting
+    flushed,      ///< only flush errors: the QP went to ERR without a first cause
+    local_error,  ///< another error completion that speaks of the lane
+    qp_fatal,     ///< the device reported a broken QP, CQ or itself
+    hung,         ///< work stood still although the path answered, or no completion ever came
+    probe_lost,   ///< the lane did not answer while another way did
+    peer_notice,  ///< the other end gave it up
+    gid_change,   ///< the port was renumbered
+    asked,        ///< a handler or the caller wanted it
+};
+
+/// A chunk that ended: received (receiver), or acknowledged by the receiver (sender).
+struct chunk_report {
+    vccl::sequence sequence{};
+    std::uint64_t bytes{};
+    vccl::lane_id lane{};  ///< that its last part took
+    vccl::epoch epoch{};
+    status outcome{};      ///< ok, or why these bytes were not delivered
+};
+
+struct channel_event {
+    enum class kind : std::uint8_t {
+        connected,
+        lane_failed,    ///< verdict on `lane`, with `cause`
+        failed_over,    ///< traffic goes on over `to`; sender: counts below
+        resumed,        ///< receiver: the first bytes after a failover have arrived; `took` since the first sign
+        lane_restored,  ///< `lane` was rebuilt and answered a probe
+        failed_back,    ///< new chunks go over `to` again
+        suspended,      ///< no lane is left; waiting
+        oob_lost,       ///< the out-of-band channel broke; the lanes carry control alone
+        oob_restored,
+        failed,         ///< the channel gave up; `why`
+        closed,         ///< the peer closed in order
+    };
+    kind what{};
+    lane_id lane{};
+    lane_id to{};
+    vccl::epoch epoch{};
+    fault_cause cause{fault_cause::none};
+    wc_status wc{wc_status::success};
+    nanoseconds at{};
+    nanoseconds took{};                     ///< since the first sign of the fault
+    std::uint64_t replayed{};               ///< chunks that the sender sends again, wholly or in part
+    std::uint64_t already_delivered{};      ///< chunks that turned out to have arrived although never acknowledged
+    status why{};
+};
+
+}  // namespace vccl::inline v0

@@ -1,0 +1,164 @@
+#pragma once
+/// \file
+/// Everything that the two ends of a channel read from each other's memory or messages: the CTS slot, the immediate,
+/// and the control message. Little-endian; sizes and offsets are asserted. docs/protocol.md draws them.
+
+#include <vccl/base/ids.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace vccl::inline v0 {
+
+static_assert(std::endian::native == std::endian::little, "vccl: the wire formats are those of little-endian machines");
+
+inline constexpr std::uint16_t wire_version = 1;
+inline constexpr unsigned max_lanes = 8;      ///< lanes of a channel, primary included
+inline constexpr unsigned max_group = 8;      ///< QPs of a lane that share a chunk
+inline constexpr unsigned max_window = 1024;  ///< chunks outstanding on a channel
+
+/// Clear-to-send: the receiver's grant for one chunk, RDMA-written into slot `sequence % depth` of the sender's ring.
+/// It binds the whole chunk to one lane. `acked` rides along: everything below it has been received, flush included.
+struct cts_slot {
+    std::uint64_t sequence;
+    std::uint64_t addr;
+    std::uint32_t length;
+    std::uint32_t rkey;
+    std::uint32_t epoch;
+    std::uint16_t generation;  ///< of the lane, low 16 bits
+    std::uint8_t lane;
+    std::uint8_t reserved;
+    std::uint64_t acked;
+    std::uint64_t check;       ///< of all words above: a torn or foreign slot does not match
+    std::uint64_t pad[2];
+};
+static_assert(sizeof(cts_slot) == 64 && offsetof(cts_slot, check) == 40);
+
+/// Mixes a slot's words. Not a signature: it recognises slots that are half written or left from another lap.
+constexpr std::uint64_t cts_check(std::uint64_t sequence, std::uint64_t addr, std::uint64_t length_rkey,
+                                  std::uint64_t epoch_lane, std::uint64_t acked) noexcept {
+    std::uint64_t h = (sequence + 1) * 0x9e3779b97f4a7c15u;
+    h = std::rotl(h ^ addr, 23) + length_rkey;
+    h = std::rotl(h ^ epoch_lane, 29) + acked;
+    return h * 0xd6e8feb86659fd93u;
+}
+inline std::uint64_t check_of(const cts_slot& s) noexcept {
+    std::uint64_t w[5];
+    std::memcpy(w, &s, sizeof w);
+    return cts_check(w[0], w[1], w[2], w[3], w[4]);
+}
+
+/// What lies at the sender for the receiver to write: the CTS ring, preceded by one line for an acknowledgement that
+/// travels alone.
+struct alignas(64) ack_line {
+    std::uint64_t acked;
+    std::uint64_t pad[7];
+};
+static_assert(sizeof(ack_line) == 64);
+
+/// Bits of the 32-bit immediate that ends each part of a chunk:
+/// epoch 0-9, sequence 10-23, part 24-26, parts - 1 27-29, too long 30.
+struct immediate {
+    std::uint32_t raw{};
+
+    static constexpr unsigned epoch_bits = 10, sequence_bits = 14;
+    static constexpr std::uint32_t epoch_mask = (1u << epoch_bits) - 1, sequence_mask = (1u << sequence_bits) - 1;
+
+    static constexpr immediate make(std::uint32_t epoch, std::uint64_t sequence, unsigned part, unsigned parts, bool too_long) noexcept {
+        return {(epoch & epoch_mask) | (static_cast<std::uint32_t>(sequence) & sequence_mask) << 10 | part << 24 |
+                (parts - 1) << 27 | (too_long ? 1u << 30 : 0u)};
+    }
+    constexpr std::uint32_t epoch() const noexcept { return raw & epoch_mask; }
+    constexpr std::uint32_t sequence() const noexcept { return raw >> 10 & sequence_mask; }
+    constexpr unsigned part() const noexcept { return raw >> 24 & 7; }
+    constexpr unsigned parts() const noexcept { return (raw >> 27 & 7) + 1; }
+    constexpr bool too_long() const noexcept { return (raw >> 30 & 1) != 0; }
+};
+static_assert(max_window < immediate::sequence_mask / 2, "vccl: a window must be unambiguous in the immediate's sequence bits");
+static_assert(immediate::make(1025, 70000, 7, 8, true).sequence() == (70000 & immediate::sequence_mask));
+
+/// How a chunk is cut: `parts` pieces of `part_bytes`, the last one shorter. A function of size and group alone, so that
+/// a replay cuts as the first try did and both ends agree.
+struct chunk_cut {
+    std::uint32_t parts;
+    std::uint32_t part_bytes;
+};
+/// Pieces below this are not worth a work request of their own.
+inline constexpr std::uint32_t min_part_bytes = 16 * 1024;
+
+constexpr chunk_cut cut_chunk(std::uint32_t bytes, unsigned group) noexcept {
+    if (group == 1 || bytes < 2 * min_part_bytes) return {1, bytes};
+    std::uint32_t parts = bytes / min_part_bytes;
+    if (parts > group) parts = group;
+    // Multiples of 4 KiB: no piece ends inside a packet of the largest MTU.
+    const std::uint32_t each = static_cast<std::uint32_t>((std::uint64_t{bytes} + parts - 1) / parts + 4095) & ~std::uint32_t{4095};
+    return {(bytes + (each - 1)) / each, each};
+}
+static_assert(cut_chunk(0, 4).parts == 1 && cut_chunk(1 << 20, 4).parts == 4 && cut_chunk(65536 * 2 + 1, 8).parts <= 8);
+
+/// Kinds of control message. Requests are repeated until their answer comes; all are idempotent (G4).
+enum class control_kind : std::uint8_t {
+    hello = 1,    ///< sender: my lanes are ready         -> hello_ack
+    hello_ack,
+    notify,       ///< sender: this lane died for me      -> sync, or a restore of that lane
+    sync,         ///< receiver: epoch, lanes dead, what arrived -> sync_ack
+    sync_ack,
+    restore,      ///< receiver: rebuild this lane with these QPs -> restore_ack or restore_nak
+    restore_ack,
+    restore_nak,  ///< sender: my port is not back yet
+    port_back,    ///< sender: my port is back (a hint)
+    probe,        ///< either: are you there on this lane?  -> probe_ack
+    probe_ack,
+    goodbye,      ///< either: closed in order             -> goodbye_ack
+    goodbye_ack,
+    abort,        ///< either: given up, nothing more completes
+};
+
+/// How one end's half of a lane is reached. Part of the connection blob and of restore messages.
+struct lane_end {
+    std::uint32_t generation;
+    std::uint32_t qpn[max_group];
+    std::uint32_t psn[max_group];
+    std::uint32_t control_qpn;
+    std::uint32_t control_psn;
+    std::uint32_t mtu;
+    std::uint16_t lid;
+    std::uint16_t reserved;
+    std::uint8_t gid[16];
+};
+static_assert(sizeof(lane_end) == 100);
+
+/// A control message. Fixed size, so that one buffer serves all.
+struct control_message {
+    static constexpr std::uint32_t magic_value = 0x6c636376;  // "vccl"
+
+    std::uint32_t magic;
+    std::uint16_t version;
+    control_kind kind;
+    std::uint8_t lane;           ///< the lane that it speaks of
+    std::uint64_t connection;    ///< both blobs' nonces mixed: another connection's messages are dropped
+    std::uint32_t epoch;
+    std::uint32_t number;        ///< of this request; its answer repeats it
+    std::uint32_t generation;    ///< of `lane`
+    std::uint8_t cause;          ///< fault_cause
+    std::uint8_t wc;             ///< wc_status behind it
+    std::uint16_t count;         ///< sync: how many entries of `arrived` are valid
+    std::uint64_t sequence;      ///< sync: the restart point
+    std::uint32_t dead_generation[max_lanes];  ///< sync: every lane is dead up to this generation
+    union {
+        lane_end end;                          ///< restore, restore_ack
+        std::uint8_t arrived[max_window];      ///< sync: parts received, a byte a chunk from `sequence` on
+    };
+
+    /// Bytes that need to travel.
+    constexpr std::size_t size() const noexcept {
+        const std::size_t head = 40 + sizeof(dead_generation);
+        return kind == control_kind::sync ? head + count
+               : kind == control_kind::restore || kind == control_kind::restore_ack ? head + sizeof(lane_end) : head;
+    }
+};
+static_assert(offsetof(control_message, end) == 72 && sizeof(control_message) == 72 + max_window);
+
+}  // namespace vccl::inline v0

@@ -1,0 +1,66 @@
+#pragma once
+/// \file
+/// The rollback FIFO: what the sender posted and the receiver has not acknowledged, so that any of it can be sent again.
+/// Owner thread only. A local completion is not an acknowledgement: entries leave when the receiver says so.
+
+#include <vccl/base/ids.hpp>
+#include <vccl/base/status.hpp>
+#include <vccl/base/time.hpp>
+
+#include <bit>
+#include <concepts>
+#include <memory>
+
+namespace vccl::inline v0 {
+
+struct memory_region;
+
+/// One chunk as its sender remembers it.
+struct outgoing {
+    std::uint64_t addr{};
+    memory_region* region{};
+    std::uint32_t length{};
+    std::uint32_t generation{};   ///< of `lane`, when it was posted
+    std::uint8_t lane{};
+    std::uint8_t arrived{};       ///< parts that the receiver already has, a bit each
+    bool posted{};
+    bool too_long{};              ///< larger than the receive that met it: ended without its bytes
+};
+
+template <class L>
+concept replay_log = on_axis<L, axis::replay> && requires(L log, const outgoing& o, sequence s) {
+    { L::capacity } -> std::convertible_to<std::size_t>;
+    { L::can_replay } -> std::convertible_to<bool>;
+    { log.record(s, o) } noexcept -> std::same_as<void>;   // before the post; never more than `capacity` unretired
+    { log.at(s) } noexcept -> std::same_as<outgoing&>;     // of an unretired chunk
+    { log.retire(s) } noexcept -> std::same_as<void>;      // the receiver has everything up to and including s
+};
+
+/// Fixed capacity, replay from any restart point that is not retired.
+template <std::size_t Capacity = 64>
+class rollback_fifo {
+public:
+    static_assert(Capacity >= 1 && Capacity <= 1024 && std::has_single_bit(Capacity),
+                  "vccl: the capacity of a rollback_fifo must be a power of two between 1 and 1024");
+    using policy_axis = axis::replay;
+    static constexpr std::size_t capacity = Capacity;
+    static constexpr bool can_replay = true;
+
+    void record(sequence s, const outgoing& o) noexcept { slots_[s.value & (Capacity - 1)] = o; }
+    outgoing& at(sequence s) noexcept { return slots_[s.value & (Capacity - 1)]; }
+    void retire(sequence) noexcept {}
+
+private:
+    std::unique_ptr<outgoing[]> slots_{new outgoing[Capacity]};
+};
+
+/// For those who want an error instead of a replay: the first lost lane ends the channel with `no_replay_log`.
+template <std::size_t Capacity = 64>
+class no_replay : public rollback_fifo<Capacity> {
+public:
+    static constexpr bool can_replay = false;
+};
+
+static_assert(replay_log<rollback_fifo<>> && replay_log<no_replay<>>);
+
+}  // namespace vccl::inline v0
