@@ -1,0 +1,79 @@
+# lib.sh: what tests/run, examples/run and bench/run share; sourced, never run.
+#
+# VCCL_BUILD_ROOT moves the build folders out of the checkout's build/; JOBS sets the number of parallel jobs.
+# shellcheck shell=bash
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build_root=${VCCL_BUILD_ROOT:-$top/build}
+jobs=${JOBS:-$(nproc)}
+
+# die MESSAGE...: say it and leave with 2, the status for "could not even try".
+die() {
+    echo "${0##*/}: $*" >&2
+    exit 2
+}
+
+# there PROGRAM-OR-HEADER: whether it is installed.
+there() {
+    case $1 in
+    *.h | *.hpp) [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]] ||
+        compgen -G "/usr/include/*-linux-gnu*/$1" >/dev/null ;;
+    *) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 || -x /sbin/$1 ]] ;;
+    esac
+}
+
+# absent_packages FILE PURPOSE...: the Debian packages that FILE's lines for these purposes name and that are missing.
+absent_packages() {
+    local file=$1 purpose package sign
+    shift
+    while read -r purpose package sign; do
+        [[ " $* " == *" $purpose "* ]] || continue
+        there "$sign" || echo "$package"
+    done < <(grep -v '^ *\(#\|$\)' "$file") | sort -u
+}
+
+# install_packages FILE PURPOSE...: install what is missing, or name it and leave.
+install_packages() {
+    local absent as_root=()
+    mapfile -t absent < <(absent_packages "$@")
+    ((${#absent[@]})) || return 0
+    if ((EUID != 0)); then as_root=(sudo -n); fi
+    if ! command -v apt-get >/dev/null || ! { ((EUID == 0)) || sudo -n true 2>/dev/null; }; then
+        die "missing (by their Debian names): ${absent[*]}. Install them and try again."
+    fi
+    echo "== installing ${absent[*]}"
+    "${as_root[@]}" apt-get -qq update >&2 || true
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${absent[@]}" >/dev/null ||
+        die "apt-get could not install: ${absent[*]}"
+}
+
+# configure PRESET [CMAKE-ARGUMENT...]: into $build_root/PRESET, quietly unless it fails.
+configure() {
+    local preset=$1 log
+    shift
+    mkdir -p "$build_root/$preset"
+    log=$build_root/$preset/configure.log
+    if [[ ! -e $build_root/$preset/CMakeCache.txt ]] && command -v ninja >/dev/null; then set -- "$@" -G Ninja; fi
+    # One cache serves every checkout.
+    export CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1
+    (cd "$top" && cmake --preset "$preset" -B "$build_root/$preset" "$@") >"$log" 2>&1 || {
+        cat "$log" >&2
+        return 1
+    }
+}
+
+# compile PRESET TARGET...: build these targets of a configured preset; the log is shown only if that fails.
+compile() {
+    local preset=$1 log=$build_root/$1/build.log
+    shift
+    cmake --build "$build_root/$preset" -j "$jobs" --target "$@" >"$log" 2>&1 || {
+        grep -E -A12 'error|FAILED|undefined reference' "$log" | head -n 150 >&2 || tail -n 60 "$log" >&2
+        echo "the whole log: $log" >&2
+        return 1
+    }
+}
+
+# has_target PRESET TARGET: whether a configured preset knows it.
+has_target() {
+    cmake --build "$build_root/$1" --target help | grep -qE "(^|[ /])$2(:|\$| )"
+}
