@@ -1,0 +1,2 @@
+/// Links every header's own object file with one that includes them all.
+int main() {}
