@@ -38,7 +38,7 @@ namespace detail {
 template <class H>
 concept hears_chunks = requires(H h, const chunk_report& r) { { h.on_done(r) } noexcept -> std::same_as<void>; };
 template <class H>
-concept hears_completions = requires(H h, const completion& c) { { h.on_completion(c) } noexcept -> std::same_as<void>; };
+concept hears_completions = requires(H h, const completion& c) { { h.on_polled(c) } noexcept -> std::same_as<void>; };
 template <class H>
 concept hears_events = requires(H h, const channel_event& e) { { h.on_event(e) } noexcept -> std::same_as<void>; };
 template <class H>
@@ -47,7 +47,7 @@ concept judges_errors = requires(H h, const completion& c) { { h.on_error(c) } n
 template <class H>
 concept has_on_done = requires { &H::on_done; };
 template <class H>
-concept has_on_completion = requires { &H::on_completion; };
+concept has_on_polled = requires { &H::on_polled; };
 template <class H>
 concept has_on_event = requires { &H::on_event; };
 template <class H>
@@ -56,13 +56,13 @@ concept has_on_error = requires { &H::on_error; };
 
 /// A completion handler has one or more of:
 ///   void on_done(const chunk_report&) noexcept        a chunk ended
-///   void on_completion(const completion&) noexcept    a CQE was polled
+///   void on_polled(const completion&) noexcept        a completion was polled
 ///   void on_event(const channel_event&) noexcept      something happened to a lane
 ///   verdict on_error(const completion&) noexcept      what an error CQE means
 template <class H>
 concept completion_handler = on_axis<H, axis::completion> && std::movable<H> &&
     (detail::hears_chunks<H> || detail::hears_completions<H> || detail::hears_events<H> || detail::judges_errors<H>) &&
-    (detail::hears_chunks<H> || !detail::has_on_done<H>) && (detail::hears_completions<H> || !detail::has_on_completion<H>) &&
+    (detail::hears_chunks<H> || !detail::has_on_done<H>) && (detail::hears_completions<H> || !detail::has_on_polled<H>) &&
     (detail::hears_events<H> || !detail::has_on_event<H>) && (detail::judges_errors<H> || !detail::has_on_error<H>);
 
 /// Several handlers as one; each hears everything, in order. The first that judges errors decides.
@@ -82,8 +82,8 @@ struct on_completion {
     void on_done(const chunk_report& r) noexcept {
         std::apply([&](auto&... h) { ([&] { if constexpr (detail::hears_chunks<std::remove_reference_t<decltype(h)>>) h.on_done(r); }(), ...); }, handlers);
     }
-    void on_completion_entry(const completion& c) noexcept {
-        std::apply([&](auto&... h) { ([&] { if constexpr (detail::hears_completions<std::remove_reference_t<decltype(h)>>) h.on_completion(c); }(), ...); }, handlers);
+    void on_polled(const completion& c) noexcept {
+        std::apply([&](auto&... h) { ([&] { if constexpr (detail::hears_completions<std::remove_reference_t<decltype(h)>>) h.on_polled(c); }(), ...); }, handlers);
     }
     void on_event(const channel_event& e) noexcept {
         std::apply([&](auto&... h) { ([&] { if constexpr (detail::hears_events<std::remove_reference_t<decltype(h)>>) h.on_event(e); }(), ...); }, handlers);

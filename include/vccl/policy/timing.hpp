@@ -60,12 +60,12 @@ struct immediate_failback {
     using policy_axis = axis::failback;
     constexpr nanoseconds hold(unsigned) const noexcept { return {0}; }
 };
-/// After `Milliseconds` of good health, doubled for each earlier failure of the lane, up to 64 times.
+/// After `Milliseconds` of good health, doubled for each earlier failure of the lane, up to four times.
 template <unsigned Milliseconds = 100>
 struct hold_down {
     using policy_axis = axis::failback;
     constexpr nanoseconds hold(unsigned times_failed) const noexcept {
-        const unsigned doublings = times_failed < 2 ? 0 : times_failed - 1 > 6 ? 6 : times_failed - 1;
+        const unsigned doublings = times_failed < 2 ? 0 : times_failed == 2 ? 1 : 2;
         return nanoseconds{std::int64_t{Milliseconds} * 1'000'000} * (std::int64_t{1} << doublings);
     }
 };
