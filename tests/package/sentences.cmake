@@ -31,7 +31,7 @@ file(GLOB programs ${SOURCE}/tests/package/compile_fail/*.cpp ${SOURCE}/tests/pa
 set(expected)
 foreach(program IN LISTS programs)
     read_plain(${program} text)
-    if(text MATCHES "^// expect: (vccl: [^\n]*)")
+    if(text MATCHES "^// EXPECT: (vccl: [^\n]*)")
         list(APPEND expected "${CMAKE_MATCH_1}")
     endif()
 endforeach()
