@@ -5,11 +5,9 @@
 
 #include <vccl/base/ids.hpp>
 #include <vccl/base/status.hpp>
+#include <vccl/model/wire.hpp>
 
 namespace vccl::inline v0 {
-
-/// Enough for a primary and a backup on each of four dual-port NICs.
-inline constexpr unsigned max_lanes = 8;
 
 class lane_list {
 public:
