@@ -68,7 +68,9 @@ struct gives_up {
 
 TEST_CASE("bad arguments and bad answers become typed errors") {
     const topology t = make_cluster(dual_port_cluster);
-    const auto code = [&](auto where, const auto& policy, unsigned max) { return lanes_for(t, where, channel_id{0}, policy, max).error().code; };
+    const auto code = [&](auto where, const auto& policy, unsigned max) {
+        return lanes_for(t, where, channel_id{0}, policy, max).error().code;
+    };
     CHECK_EQ(code(gpu_id{0}, sibling_port{}, 0), errc::invalid_argument);
     CHECK_EQ(code(gpu_id{0}, sibling_port{}, max_lanes + 1), errc::invalid_argument);
     CHECK_EQ(code(gpu_id{16}, sibling_port{}, 2), errc::invalid_argument);

@@ -173,7 +173,8 @@ TEST_CASE("a NIC without ports and a NIC of another host are never the nearest")
 TEST_CASE("a PCI path and a NUMA node give the order of distances that the machine has") {
     constexpr device_place gpu{0, "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:01.0/0000:3d:00.0"};
     constexpr device_place on_its_switch{0, "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:02.0/0000:3e:00.0"};
-    constexpr device_place two_switches_off{0, "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:02.0/0000:40:00.0/0000:41:00.0"};
+    constexpr device_place two_switches_off{
+        0, "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/0000:3c:02.0/0000:40:00.0/0000:41:00.0"};
     constexpr device_place same_root{0, "/sys/devices/pci0000:3a/0000:3a:02.0/0000:50:00.0"};
     constexpr device_place same_node{0, "/sys/devices/pci0000:5a/0000:5a:00.0/0000:5b:00.0"};
     constexpr device_place other_node{1, "/sys/devices/pci0000:ba/0000:ba:00.0/0000:bb:00.0"};

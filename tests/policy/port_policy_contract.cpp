@@ -40,12 +40,16 @@ struct changes_its_mind {
 };
 struct two_truths {
     using policy_axis = axis::port;
-    result<port_id> backup_for(const topology& t, port_id p, channel_id c) const noexcept { return sibling_port{}.backup_for(t, p, c); }
+    result<port_id> backup_for(const topology& t, port_id p, channel_id c) const noexcept {
+        return sibling_port{}.backup_for(t, p, c);
+    }
     lane_list backups_for(const topology&, port_id, channel_id) const noexcept { return {}; }
 };
 struct primary_anywhere {
     using policy_axis = axis::port;
-    result<port_id> backup_for(const topology& t, port_id p, channel_id c) const noexcept { return sibling_port{}.backup_for(t, p, c); }
+    result<port_id> backup_for(const topology& t, port_id p, channel_id c) const noexcept {
+        return sibling_port{}.backup_for(t, p, c);
+    }
     result<port_id> primary_for(const topology&, gpu_id, channel_id) const noexcept { return port_id{0}; }
 };
 

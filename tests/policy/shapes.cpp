@@ -32,7 +32,8 @@ TEST_CASE("GPUs share the NICs of their host out evenly") {
 }
 
 TEST_CASE("clusters without NICs, ports or GPUs are valid topologies") {
-    for (const cluster_shape& s : {cluster_shape{0, 2, 2, 2}, cluster_shape{2, 0, 2, 2}, cluster_shape{2, 2, 0, 2}, cluster_shape{2, 2, 2, 0}})
+    for (const cluster_shape& s :
+         {cluster_shape{0, 2, 2, 2}, cluster_shape{2, 0, 2, 2}, cluster_shape{2, 2, 0, 2}, cluster_shape{2, 2, 2, 0}})
         CHECK(validate(make_cluster(s)));
 }
 

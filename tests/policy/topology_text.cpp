@@ -45,18 +45,26 @@ TEST_CASE("a topology is read from text, in any order of lines") {
 }
 
 bool same(const topology& a, const topology& b) {
-    if (a.hosts.size() != b.hosts.size() || a.nics.size() != b.nics.size() || a.ports.size() != b.ports.size() || a.gpus.size() != b.gpus.size()) return false;
+    if (a.hosts.size() != b.hosts.size() || a.nics.size() != b.nics.size() || a.ports.size() != b.ports.size() ||
+        a.gpus.size() != b.gpus.size())
+        return false;
     for (std::size_t i = 0; i < a.hosts.size(); ++i)
         if (!(a.hosts[i].name == b.hosts[i].name)) return false;
     for (std::size_t i = 0; i < a.nics.size(); ++i)
-        if (!(a.nics[i].name == b.nics[i].name) || a.nics[i].host != b.nics[i].host || a.nics[i].numa != b.nics[i].numa || !(a.nics[i].pci == b.nics[i].pci)) return false;
+        if (!(a.nics[i].name == b.nics[i].name) || a.nics[i].host != b.nics[i].host || a.nics[i].numa != b.nics[i].numa ||
+            !(a.nics[i].pci == b.nics[i].pci))
+            return false;
     for (std::size_t i = 0; i < a.ports.size(); ++i) {
         const auto &p = a.ports[i], &q = b.ports[i];
-        if (!(p.name == q.name) || p.nic != q.nic || p.number != q.number || p.rail != q.rail || p.bytes_per_second != q.bytes_per_second) return false;
+        if (!(p.name == q.name) || p.nic != q.nic || p.number != q.number || p.rail != q.rail ||
+            p.bytes_per_second != q.bytes_per_second)
+            return false;
     }
     for (std::size_t i = 0; i < a.gpus.size(); ++i) {
         const auto &g = a.gpus[i], &h = b.gpus[i];
-        if (!(g.name == h.name) || g.host != h.host || g.numa != h.numa || !(g.pci == h.pci) || g.to_nic.size() != h.to_nic.size()) return false;
+        if (!(g.name == h.name) || g.host != h.host || g.numa != h.numa || !(g.pci == h.pci) ||
+            g.to_nic.size() != h.to_nic.size())
+            return false;
         for (std::size_t n = 0; n < g.to_nic.size(); ++n)
             if (a.nics[n].host == g.host && g.to_nic[n] != h.to_nic[n]) return false;
     }
@@ -70,7 +78,8 @@ TEST_CASE("what is printed reads back as the same topology") {
     odd.gpus[1].to_nic.clear();
     odd.gpus[2].to_nic[2] = 77;
     odd.gpus[0].pci = "0000:17:00.0";
-    for (const topology& t : {make_cluster(dual_port_cluster), make_cluster(single_port_cluster), make_cluster(1, 0, 0, 1), odd, *parse_topology(example)}) {
+    for (const topology& t : {make_cluster(dual_port_cluster), make_cluster(single_port_cluster), make_cluster(1, 0, 0, 1), odd,
+                              *parse_topology(example)}) {
         const std::string text = print_topology(t);
         INFO(text);
         topology_fault why;

@@ -43,14 +43,18 @@ inline topology make_cluster(const cluster_shape& shape) {
         for (unsigned n = 0; n < shape.nics_per_host; ++n) {
             const std::string nic = host + ".nic" + std::to_string(n);
             const nic_id at{static_cast<std::uint16_t>(t.nics.size())};
-            t.nics.push_back({std::string_view(nic), id, static_cast<std::int16_t>(2 * n >= shape.nics_per_host && n != 0 ? 1 : 0), {}});
+            t.nics.push_back(
+                {std::string_view(nic), id, static_cast<std::int16_t>(2 * n >= shape.nics_per_host && n != 0 ? 1 : 0), {}});
             for (unsigned p = 0; p < shape.ports_per_nic; ++p)
                 t.ports.push_back({std::string_view(nic + ".p" + std::to_string(p)), at, static_cast<std::uint8_t>(p + 1),
                                    rail_id{static_cast<std::uint16_t>(n * shape.ports_per_nic + p)}, shape.bytes_per_second});
         }
         for (unsigned g = 0; g < shape.gpus_per_host; ++g)
-            t.gpus.push_back({std::string_view(host + ".gpu" + std::to_string(g)), id,
-                              static_cast<std::int16_t>(2 * g >= shape.gpus_per_host && g != 0 ? 1 : 0), {}, {}});
+            t.gpus.push_back({std::string_view(host + ".gpu" + std::to_string(g)),
+                              id,
+                              static_cast<std::int16_t>(2 * g >= shape.gpus_per_host && g != 0 ? 1 : 0),
+                              {},
+                              {}});
     }
     for (std::size_t i = 0; i < t.gpus.size(); ++i) {
         topology::gpu& gpu = t.gpus[i];
@@ -64,7 +68,8 @@ inline topology make_cluster(const cluster_shape& shape) {
 }
 
 inline topology make_cluster(unsigned hosts, unsigned nics_per_host, unsigned ports_per_nic, unsigned gpus_per_host) {
-    return make_cluster({.hosts = hosts, .nics_per_host = nics_per_host, .ports_per_nic = ports_per_nic, .gpus_per_host = gpus_per_host});
+    return make_cluster(
+        {.hosts = hosts, .nics_per_host = nics_per_host, .ports_per_nic = ports_per_nic, .gpus_per_host = gpus_per_host});
 }
 
 }  // namespace vccl::inline v0

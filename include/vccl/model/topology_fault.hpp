@@ -50,9 +50,11 @@ inline std::string describe(const topology_fault& f) {
             case topology_cause::wrong_kind: return n + " is another kind of thing than is needed here";
             case topology_cause::cyclic: return n + " belongs to itself; say which host or NIC it is part of";
             case topology_cause::contradiction: return n + " contradicts what was said before; keep one of the two";
-            case topology_cause::unknown_attribute: return n + " is not known here; nic: host numa pci, port: nic number rail rate, gpu: host numa pci near to";
+            case topology_cause::unknown_attribute:
+                return n + " is not known here; nic: host numa pci, port: nic number rail rate, gpu: host numa pci near to";
             case topology_cause::repeated_attribute: return n + " is given twice; keep one";
-            case topology_cause::bad_value: return n + " has a value that cannot be read; write for example numa=0 rail=1 rate=25GB/s to=A.nic0:2";
+            case topology_cause::bad_value:
+                return n + " has a value that cannot be read; write for example numa=0 rail=1 rate=25GB/s to=A.nic0:2";
             case topology_cause::too_many: return "more than 65535 things of the kind " + n;
         }
         return n;

@@ -45,8 +45,10 @@ inline std::string distances_text(const topology& t, const topology::gpu& g) {
         if (t.nics[n].host != g.host) continue;
         const std::string name(t.nics[n].name.view());
         const distance d = g.to_nic[n];
-        if (d == path::nearest) near += (near.empty() ? " near=" : ",") + name;
-        else near_says_all = near_says_all && d == path_distance({g.numa, {}}, {t.nics[n].numa, {}});
+        if (d == path::nearest)
+            near += (near.empty() ? " near=" : ",") + name;
+        else
+            near_says_all = near_says_all && d == path_distance({g.numa, {}}, {t.nics[n].numa, {}});
         to += (to.empty() ? " to=" : ",") + name + ":" + std::to_string(d);
     }
     return near_says_all ? near : to;
@@ -59,14 +61,16 @@ inline std::string print_topology(const topology& t) {
     std::string out;
     for (const auto& h : t.hosts) out += "host " + std::string(h.name.view()) + "\n";
     for (const auto& n : t.nics)
-        out += "nic " + std::string(n.name.view()) + detail::belongs_to(n.name.view(), "host", t.hosts[n.host.value].name.view()) +
+        out += "nic " + std::string(n.name.view()) +
+               detail::belongs_to(n.name.view(), "host", t.hosts[n.host.value].name.view()) +
                detail::place_text(n.numa, n.pci.view()) + "\n";
     for (const auto& p : t.ports)
         out += "port " + std::string(p.name.view()) + detail::belongs_to(p.name.view(), "nic", t.nics[p.nic.value].name.view()) +
                " number=" + std::to_string(p.number) + " rail=" + std::to_string(p.rail.value) +
                (p.bytes_per_second != 0 ? " rate=" + detail::rate_text(p.bytes_per_second) : std::string()) + "\n";
     for (const auto& g : t.gpus)
-        out += "gpu " + std::string(g.name.view()) + detail::belongs_to(g.name.view(), "host", t.hosts[g.host.value].name.view()) +
+        out += "gpu " + std::string(g.name.view()) +
+               detail::belongs_to(g.name.view(), "host", t.hosts[g.host.value].name.view()) +
                detail::place_text(g.numa, g.pci.view()) + detail::distances_text(t, g) + "\n";
     return out;
 }

@@ -76,7 +76,8 @@ private:
             if (k == 4) return fail(line, cause::unknown_kind, what);
             statement s{line, static_cast<kind>(k), word(row), {}};
             if (s.name.empty()) return fail(line, cause::missing_name, what);
-            if (s.name.size() > 47 || s.name.find_first_of("=,") != std::string_view::npos) return fail(line, cause::bad_name, s.name);
+            if (s.name.size() > 47 || s.name.find_first_of("=,") != std::string_view::npos)
+                return fail(line, cause::bad_name, s.name);
             if (find(s.name) != none) return fail(line, cause::repeated_name, s.name);
             for (std::string_view a = word(row); !a.empty(); a = word(row)) {
                 const std::size_t eq = a.find('=');
@@ -109,7 +110,8 @@ private:
         }
         for (const statement& s : statements_) {
             std::size_t up = s.parent;
-            for (std::size_t steps = 0; up != none && &statements_[up] != &s && steps < statements_.size(); ++steps) up = statements_[up].parent;
+            for (std::size_t steps = 0; up != none && &statements_[up] != &s && steps < statements_.size(); ++steps)
+                up = statements_[up].parent;
             if (up != none && &statements_[up] == &s) return fail(s.line, cause::cyclic, s.name);
         }
         for (const statement& s : statements_)
@@ -141,15 +143,18 @@ private:
         topology::port p{s.name, nic_id{statements_[s.parent].index}, 0, {}, 0};
         if (!known(s, {"nic", "number", "rail", "rate"})) return false;
         std::uint64_t v = out_.port_count(p.nic) + 1;
-        if (const attribute* a = value_of(s, "number"); a && (!number(a->value, v) || v == 0)) return fail(s.line, cause::bad_value, a->key);
+        if (const attribute* a = value_of(s, "number"); a && (!number(a->value, v) || v == 0))
+            return fail(s.line, cause::bad_value, a->key);
         if (v > 255) return fail(s.line, cause::bad_value, "number");
         p.number = static_cast<std::uint8_t>(v);
         for (const topology::port& q : out_.ports)
             if (q.nic == p.nic && q.number == p.number) return fail(s.line, cause::contradiction, s.name);
         v = 0;
-        if (const attribute* a = value_of(s, "rail"); a && (!number(a->value, v) || v > 0xffff)) return fail(s.line, cause::bad_value, a->key);
+        if (const attribute* a = value_of(s, "rail"); a && (!number(a->value, v) || v > 0xffff))
+            return fail(s.line, cause::bad_value, a->key);
         p.rail = rail_id{static_cast<std::uint16_t>(v)};
-        if (const attribute* a = value_of(s, "rate"); a && !rate(a->value, p.bytes_per_second)) return fail(s.line, cause::bad_value, a->key);
+        if (const attribute* a = value_of(s, "rate"); a && !rate(a->value, p.bytes_per_second))
+            return fail(s.line, cause::bad_value, a->key);
         out_.ports.push_back(p);
         return true;
     }
@@ -180,7 +185,8 @@ private:
         std::uint64_t d = path::nearest;
         if (with_number) {
             const std::size_t colon = entry.rfind(':');  // the name of a NIC may have one, too
-            if (colon == std::string_view::npos || !number(entry.substr(colon + 1), d) || d > 0xffff'ffff) return fail(s.line, cause::bad_value, "to");
+            if (colon == std::string_view::npos || !number(entry.substr(colon + 1), d) || d > 0xffff'ffff)
+                return fail(s.line, cause::bad_value, "to");
             entry = entry.substr(0, colon);
         }
         const std::size_t at = find(entry);

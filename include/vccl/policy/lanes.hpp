@@ -38,7 +38,8 @@ inline status check_lanes_arguments(const topology& t, unsigned max) noexcept {
 /// Returns: the primary first, then the policy's backups, at most `max` ports, none twice. `no_port` with the port in
 /// `detail` when the primary does not exist or the policy named a port of another host or of none.
 template <class P>
-result<lane_list> lanes_for(const topology& t, port_id primary, channel_id c, const P& policy, unsigned max = max_lanes) noexcept {
+result<lane_list> lanes_for(const topology& t, port_id primary, channel_id c, const P& policy,
+                            unsigned max = max_lanes) noexcept {
     static_assert(check_port_policy<P>::ok);
     if (const status s = detail::check_lanes_arguments(t, max); !s) return s;
     if (!t.valid(primary)) return status{errc::no_port, primary.value};
@@ -52,8 +53,10 @@ result<lane_list> lanes_for(const topology& t, gpu_id g, channel_id c, const P& 
     if (const status s = detail::check_lanes_arguments(t, max); !s) return s;
     if (!t.valid(g)) return status{errc::invalid_argument, g.value};
     result<port_id> primary = errc::no_port;
-    if constexpr (chooses_primary<P>) primary = policy.primary_for(t, g, c);
-    else primary = nearest_port(t, g);
+    if constexpr (chooses_primary<P>)
+        primary = policy.primary_for(t, g, c);
+    else
+        primary = nearest_port(t, g);
     if (!primary) return primary.error();
     if (!t.valid(*primary) || t.host_of(*primary) != t.gpus[g.value].host) return status{errc::no_port, primary->value};
     return detail::lanes_of_valid(t, *primary, c, policy, max);

@@ -53,8 +53,7 @@ concept enumerates_backups = requires(const P p, const topology& t, port_id prim
 /// Instantiate to get the first thing that is wrong with a port policy as one sentence.
 template <class P>
 struct check_port_policy {
-    static_assert(detail::says_port_axis<P>,
-                  "vccl: a port policy must say: using policy_axis = vccl::axis::port;");
+    static_assert(detail::says_port_axis<P>, "vccl: a port policy must say: using policy_axis = vccl::axis::port;");
     static_assert(!detail::says_port_axis<P> || detail::has_backup_for<P>,
                   "vccl: a port policy must have backup_for(const vccl::topology&, vccl::port_id, vccl::channel_id) const");
     static_assert(!detail::has_backup_for<P> || detail::typed_backup_for<P>,

@@ -57,8 +57,10 @@ struct port_combination {
         requires(chooses_primary<Ps> || ...)
     {
         return members.first_answer([&]<class P>(const P& p) noexcept -> result<port_id> {
-            if constexpr (chooses_primary<P>) return p.primary_for(t, g, c);
-            else return errc::no_port;
+            if constexpr (chooses_primary<P>)
+                return p.primary_for(t, g, c);
+            else
+                return errc::no_port;
         });
     }
 };

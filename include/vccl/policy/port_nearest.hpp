@@ -49,8 +49,7 @@ inline result<nic_id> nearest_nic(const topology& t, gpu_id g) noexcept {
     if (candidates == 0) return status{errc::no_device, g.value};
 
     unsigned turn = 0;
-    for (std::uint16_t other = 0; other < g.value; ++other)
-        turn += detail::same_nearest_nics(t, gpu_id{other}, g) ? 1U : 0U;
+    for (std::uint16_t other = 0; other < g.value; ++other) turn += detail::same_nearest_nics(t, gpu_id{other}, g) ? 1U : 0U;
     turn %= candidates;
     for (std::size_t i = 0; i < t.nics.size(); ++i) {
         const nic_id n{static_cast<std::uint16_t>(i)};

@@ -33,7 +33,8 @@ std::string backup_violation(const P& policy, const topology& t, port_id p, chan
         if (backup && all[0] != *backup) return name + ": the first of backups_for is not backup_for";
         if (all.contains(p)) return name + ": backups_for contains the primary";
         for (port_id b : all)
-            if (!t.valid(b) || t.host_of(b) != t.host_of(p)) return name + ": backups_for names a port of another host or of none";
+            if (!t.valid(b) || t.host_of(b) != t.host_of(p))
+                return name + ": backups_for names a port of another host or of none";
     }
     return {};
 }
@@ -89,7 +90,8 @@ inline std::vector<std::pair<std::string, topology>> port_policy_shapes() {
     return shapes;
 }
 
-TEST_CASE_TEMPLATE_DEFINE("a port policy names another port of the same host, always the same one, or no_port", P, port_policy_contract) {
+TEST_CASE_TEMPLATE_DEFINE("a port policy names another port of the same host, always the same one, or no_port", P,
+                          port_policy_contract) {
     static_assert(check_port_policy<P>::ok);
     const P policy{};
     for (const auto& shape : port_policy_shapes()) {
@@ -99,7 +101,8 @@ TEST_CASE_TEMPLATE_DEFINE("a port policy names another port of the same host, al
         for (std::uint16_t g = 0; g < t.gpus.size(); ++g) {
             const auto lanes = lanes_for(t, gpu_id{g}, channel_id{0}, policy);
             const std::uint16_t per_host = static_cast<std::uint16_t>(t.gpus.size() / t.hosts.size());
-            const auto peer = lanes_for(t, gpu_id{static_cast<std::uint16_t>((g + per_host) % t.gpus.size())}, channel_id{0}, policy);
+            const auto peer =
+                lanes_for(t, gpu_id{static_cast<std::uint16_t>((g + per_host) % t.gpus.size())}, channel_id{0}, policy);
             REQUIRE_EQ(lanes.has_value(), peer.has_value());
             if (!lanes) continue;
             CHECK_MESSAGE(match_rails(rails_of(t, *lanes), rails_of(t, *peer)),

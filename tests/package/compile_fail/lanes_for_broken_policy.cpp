@@ -10,6 +10,4 @@ struct broken {
 
 }  // namespace
 
-unsigned lanes(const vccl::topology& t) {
-    return vccl::lanes_for(t, vccl::gpu_id{0}, vccl::channel_id{0}, broken{}).has_value();
-}
+unsigned lanes(const vccl::topology& t) { return vccl::lanes_for(t, vccl::gpu_id{0}, vccl::channel_id{0}, broken{}).has_value(); }
