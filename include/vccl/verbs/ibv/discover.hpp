@@ -1,0 +1,129 @@
+#pragma once
+/// \file
+/// This host as a topology: libibverbs' devices and their ports, NVIDIA GPUs, how far apart they are. Called by
+/// `ibv::discover`; set-up only, any thread. What was found (`found_*`) and what is made of it are apart, so that the latter
+/// can be tested without the machine.
+
+#include <vccl/model/path_distance.hpp>
+#include <vccl/verbs/ibv/port.hpp>
+#include <vccl/verbs/ibv/sysfs.hpp>
+
+namespace vccl::inline v0::verbs::ibv_detail {
+
+struct found_port {
+    unsigned number{1};
+    std::uint64_t bytes_per_second{};
+};
+struct found_device {
+    std::string name;   ///< "mlx5_0"
+    std::string path;   ///< resolved sysfs directory of the PCI function, or empty
+    int numa{-1};
+    std::vector<found_port> ports;
+};
+struct found_gpu {
+    std::string path;
+    int numa{-1};
+};
+
+/// Returns: what two functions of one card share ("…/0000:3b:00"), or nothing. Virtual functions have other slots.
+inline std::string_view card_of(std::string_view device_path) noexcept {
+    return sysfs::pci_address(device_path).empty() ? std::string_view{} : device_path.substr(0, device_path.rfind('.'));
+}
+
+/// The ports of one card, which usually shows one device for each of them, make one NIC. Rails: nothing tells which switch
+/// a port is cabled to, so the nth port of every host is taken to be on rail n, as rail-optimised fabrics are built.
+inline topology arrange(std::string_view host, const std::vector<found_device>& devices, const std::vector<found_gpu>& gpus) {
+    topology t;
+    t.hosts.push_back({fixed_name<48>{host}});
+    const host_id self{0};
+    std::vector<const found_device*> first_of;  // of each NIC
+    for (const found_device& device : devices) {
+        std::size_t nic = 0;
+        while (nic < first_of.size() && (card_of(device.path).empty() || card_of(first_of[nic]->path) != card_of(device.path))) ++nic;
+        if (nic == first_of.size()) {
+            first_of.push_back(&device);
+            t.nics.push_back({device.name.c_str(), self, static_cast<std::int16_t>(device.numa), sysfs::pci_address(device.path)});
+        }
+        const nic_id id{static_cast<std::uint16_t>(nic)};
+        for (const found_port& port : device.ports) {
+            const auto place = static_cast<std::uint8_t>(t.port_count(id) + 1);
+            const rail_id rail{static_cast<std::uint16_t>(t.ports.size())};
+            t.ports.push_back({std::string_view{device.name + ":" + std::to_string(port.number)}, id, place, rail, port.bytes_per_second});
+        }
+    }
+    for (const found_gpu& gpu : gpus) {
+        const std::string name = "gpu" + std::to_string(t.gpus.size());
+        topology::gpu& made = t.gpus.emplace_back();
+        made.name = std::string_view{name};
+        made.host = self;
+        made.numa = static_cast<std::int16_t>(gpu.numa);
+        made.pci = sysfs::pci_address(gpu.path);
+        for (const found_device* nic : first_of) made.to_nic.push_back(path_distance({gpu.numa, gpu.path}, {nic->numa, nic->path}));
+    }
+    return t;
+}
+
+/// The netdev of a RoCE port ("eth2"), or nothing.
+inline std::string netdev_of(const std::string& device, unsigned port) {
+    return sysfs::line("/sys/class/infiniband/" + device + "/ports/" + std::to_string(port) + "/gid_attrs/ndevs/0");
+}
+
+/// A soft device has no hardware of its own: that of its netdev counts.
+inline std::string hardware_of(const std::string& device) {
+    const std::string own = sysfs::resolve("/sys/class/infiniband/" + device + "/device");
+    if (!own.empty()) return own;
+    const std::string netdev = netdev_of(device, 1);
+    return netdev.empty() ? netdev : sysfs::resolve("/sys/class/net/" + netdev + "/device");
+}
+
+inline result<std::vector<found_port>> find_ports(ibv_device* device) {
+    device_ptr context{ibv_open_device(device)};
+    ibv_device_attr attr{};
+    if (!context) return from_errno(errno != 0 ? errno : ENODEV);
+    if (const int rc = ibv_query_device(context.get(), &attr); rc != 0) return from_return(rc);
+    std::vector<found_port> out;
+    for (unsigned number = 1; number <= attr.phys_port_cnt; ++number) {
+        ibv_port_attr port{};
+        if (const int rc = ibv_query_port(context.get(), static_cast<std::uint8_t>(number), &port); rc != 0) return from_return(rc);
+        out.push_back({number, bytes_per_second(port.active_speed, port.active_width)});
+    }
+    return out;
+}
+
+/// Returns: devices whose name begins with `prefix`, sorted by name; `no_device` when there is none.
+inline result<std::vector<found_device>> find_devices(std::string_view prefix) {
+    int count = 0;
+    const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list{ibv_get_device_list(&count), ibv_free_device_list};
+    if (!list) return status{errc::no_device, static_cast<std::uint32_t>(errno)};
+    std::vector<found_device> out;
+    for (int i = 0; i < count; ++i) {
+        ibv_device* const device = list.get()[i];
+        const std::string name = ibv_get_device_name(device);
+        if (!name.starts_with(prefix)) continue;
+        auto ports = find_ports(device);
+        if (!ports) return ports.error();
+        const std::string path = hardware_of(name);
+        const int numa = path.empty() ? -1 : sysfs::number(path + "/numa_node", -1);
+        out.push_back({name, path, numa, std::move(*ports)});
+    }
+    if (out.empty()) return errc::no_device;
+    // By name, "mlx5_2" before "mlx5_10".
+    std::sort(out.begin(), out.end(), [](const found_device& a, const found_device& b) {
+        return a.name.size() != b.name.size() ? a.name.size() < b.name.size() : a.name < b.name;
+    });
+    return out;
+}
+
+/// In the order of PCI addresses, as CUDA_DEVICE_ORDER=PCI_BUS_ID has them.
+inline std::vector<found_gpu> find_gpus() {
+    std::vector<found_gpu> out;
+    const std::string folder = "/sys/bus/pci/devices/";
+    for (const std::string& address : sysfs::entries(folder)) {
+        const bool nvidia = sysfs::line(folder + address + "/vendor") == "0x10de";
+        const bool display = sysfs::line(folder + address + "/class").starts_with("0x03");
+        if (nvidia && display) out.push_back({sysfs::resolve(folder + address), sysfs::number(folder + address + "/numa_node", -1)});
+    }
+    return out;
+}
+
+}  // namespace vccl::inline v0::verbs::ibv_detail

@@ -1,0 +1,62 @@
+#pragma once
+/// \file
+/// Small facts that the kernel shows as files: text of an attribute, real path of a device. Set-up only; any thread.
+/// Source: the kernel's Documentation/ABI (sysfs-bus-pci, stable/sysfs-class-infiniband).
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace vccl::inline v0::verbs::sysfs {
+
+/// Returns: the file's first line without its end, or nothing.
+inline std::string line(const std::string& path) {
+    char text[256];
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return {};
+    const ssize_t got = ::read(fd, text, sizeof text);
+    ::close(fd);
+    std::string out(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+    return out.substr(0, out.find('\n'));
+}
+
+inline int number(const std::string& path, int otherwise) {
+    const std::string text = line(path);
+    int value = otherwise;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+}
+
+/// Returns: the path with all links followed, or nothing.
+inline std::string resolve(const std::string& path) {
+    char* const real = ::realpath(path.c_str(), nullptr);
+    const std::string out = real != nullptr ? real : "";
+    ::free(real);
+    return out;
+}
+
+inline std::vector<std::string> entries(const std::string& folder) {
+    std::vector<std::string> out;
+    DIR* const dir = ::opendir(folder.c_str());
+    if (dir == nullptr) return out;
+    while (const dirent* entry = ::readdir(dir))
+        if (entry->d_name[0] != '.') out.emplace_back(entry->d_name);
+    ::closedir(dir);
+    std::sort(out.begin(), out.end());
+    return out;
+}
+
+/// Returns: the last part of a device's path if that is a PCI address ("0000:3b:00.0"), else nothing.
+inline std::string_view pci_address(std::string_view device_path) noexcept {
+    const std::string_view last = device_path.substr(device_path.rfind('/') + 1);
+    return last.size() >= 12 && last[last.size() - 2] == '.' && last[last.size() - 5] == ':' ? last : std::string_view{};
+}
+
+}  // namespace vccl::inline v0::verbs::sysfs
