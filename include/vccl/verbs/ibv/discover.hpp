@@ -39,16 +39,19 @@ inline topology arrange(std::string_view host, const std::vector<found_device>& 
     std::vector<const found_device*> first_of;  // of each NIC
     for (const found_device& device : devices) {
         std::size_t nic = 0;
-        while (nic < first_of.size() && (card_of(device.path).empty() || card_of(first_of[nic]->path) != card_of(device.path))) ++nic;
+        while (nic < first_of.size() && (card_of(device.path).empty() || card_of(first_of[nic]->path) != card_of(device.path)))
+            ++nic;
         if (nic == first_of.size()) {
             first_of.push_back(&device);
-            t.nics.push_back({device.name.c_str(), self, static_cast<std::int16_t>(device.numa), sysfs::pci_address(device.path)});
+            t.nics.push_back(
+                {device.name.c_str(), self, static_cast<std::int16_t>(device.numa), sysfs::pci_address(device.path)});
         }
         const nic_id id{static_cast<std::uint16_t>(nic)};
         for (const found_port& port : device.ports) {
             const auto place = static_cast<std::uint8_t>(t.port_count(id) + 1);
             const rail_id rail{static_cast<std::uint16_t>(t.ports.size())};
-            t.ports.push_back({std::string_view{device.name + ":" + std::to_string(port.number)}, id, place, rail, port.bytes_per_second});
+            t.ports.push_back(
+                {std::string_view{device.name + ":" + std::to_string(port.number)}, id, place, rail, port.bytes_per_second});
         }
     }
     for (const found_gpu& gpu : gpus) {
@@ -58,7 +61,8 @@ inline topology arrange(std::string_view host, const std::vector<found_device>& 
         made.host = self;
         made.numa = static_cast<std::int16_t>(gpu.numa);
         made.pci = sysfs::pci_address(gpu.path);
-        for (const found_device* nic : first_of) made.to_nic.push_back(path_distance({gpu.numa, gpu.path}, {nic->numa, nic->path}));
+        for (const found_device* nic : first_of)
+            made.to_nic.push_back(path_distance({gpu.numa, gpu.path}, {nic->numa, nic->path}));
     }
     return t;
 }
@@ -77,14 +81,16 @@ inline std::string hardware_of(const std::string& device) {
 }
 
 inline result<std::vector<found_port>> find_ports(ibv_device* device) {
-    device_ptr context{ibv_open_device(device)};
+    errno = 0;
+    const device_ptr context{ibv_open_device(device)};
     ibv_device_attr attr{};
-    if (!context) return from_errno(errno != 0 ? errno : ENODEV);
+    if (!context) return why_not_open(*device, errno);
     if (const int rc = ibv_query_device(context.get(), &attr); rc != 0) return from_return(rc);
     std::vector<found_port> out;
     for (unsigned number = 1; number <= attr.phys_port_cnt; ++number) {
         ibv_port_attr port{};
-        if (const int rc = ibv_query_port(context.get(), static_cast<std::uint8_t>(number), &port); rc != 0) return from_return(rc);
+        if (const int rc = ibv_query_port(context.get(), static_cast<std::uint8_t>(number), &port); rc != 0)
+            return from_return(rc);
         out.push_back({number, bytes_per_second(port.active_speed, port.active_width)});
     }
     return out;
@@ -121,7 +127,8 @@ inline std::vector<found_gpu> find_gpus() {
     for (const std::string& address : sysfs::entries(folder)) {
         const bool nvidia = sysfs::line(folder + address + "/vendor") == "0x10de";
         const bool display = sysfs::line(folder + address + "/class").starts_with("0x03");
-        if (nvidia && display) out.push_back({sysfs::resolve(folder + address), sysfs::number(folder + address + "/numa_node", -1)});
+        if (nvidia && display)
+            out.push_back({sysfs::resolve(folder + address), sysfs::number(folder + address + "/numa_node", -1)});
     }
     return out;
 }

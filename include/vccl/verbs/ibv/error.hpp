@@ -12,13 +12,23 @@ namespace vccl::inline v0::verbs::ibv_detail {
 inline status from_errno(int error) noexcept {
     const auto detail = static_cast<std::uint32_t>(error);
     switch (error) {
-        case EINVAL: case ERANGE: return {errc::invalid_argument, detail};
-        case EPERM: case EACCES: return {errc::permission, detail};
-        case ENOMEM: case ENOSPC: case EMFILE: case ENFILE: return {errc::no_memory, detail};
-        case EOPNOTSUPP: case ENOSYS: case EPROTONOSUPPORT: return {errc::unsupported, detail};
-        case ENODEV: case ENXIO: return {errc::no_device, detail};
+        case EINVAL:
+        case ERANGE: return {errc::invalid_argument, detail};
+        case EPERM:
+        case EACCES: return {errc::permission, detail};
+        case ENOMEM:
+        case ENOSPC:
+        case EMFILE:
+        case ENFILE: return {errc::no_memory, detail};
+        case EOPNOTSUPP:
+        case ENOSYS:
+        case EPROTONOSUPPORT: return {errc::unsupported, detail};
+        case ENODEV:
+        case ENXIO: return {errc::no_device, detail};
         case EBUSY: return {errc::busy, detail};
-        case ENETDOWN: case ENETUNREACH: case EHOSTUNREACH: return {errc::port_down, detail};
+        case ENETDOWN:
+        case ENETUNREACH:
+        case EHOSTUNREACH: return {errc::port_down, detail};
         case ETIMEDOUT: return {errc::timeout, detail};
         default: return {errc::system, detail};
     }

@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -48,6 +49,14 @@ inline result<device_port> parse(std::string_view name) noexcept {
     return out;
 }
 
+/// Why a listed device did not open. libibverbs tries more than one way in and leaves the errno of the last.
+inline status why_not_open(const ibv_device& device, int error) noexcept {
+    char node[64] = "/dev/infiniband/";
+    std::strncat(node, device.dev_name, sizeof node - sizeof "/dev/infiniband/");
+    if (::access(node, R_OK | W_OK) != 0) return from_errno(errno);
+    return from_errno(error != 0 ? error : ENODEV);
+}
+
 /// Returns: `no_device` when no device has the name, with errno in `detail` when not even a list could be had;
 /// `permission` when /dev/infiniband may not be opened.
 inline result<device_ptr> open_device(std::string_view name) noexcept {
@@ -60,7 +69,7 @@ inline result<device_ptr> open_device(std::string_view name) noexcept {
         if (name != ibv_get_device_name(list[i])) continue;
         errno = 0;
         context = ibv_open_device(list[i]);
-        if (context == nullptr) why = from_errno(errno != 0 ? errno : ENODEV);
+        if (context == nullptr) why = why_not_open(*list[i], errno);
         break;
     }
     ibv_free_device_list(list);
@@ -105,7 +114,8 @@ public:
         ibv_qp_origin origin{};
         origin.port = static_cast<std::uint8_t>(where->port);
         origin.atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
-        origin.read_depth = static_cast<std::uint8_t>(std::min(read_depth, std::min(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom)));
+        origin.read_depth =
+            static_cast<std::uint8_t>(std::min(read_depth, std::min(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom)));
         origin.path = path;
         return ibv_port{std::move(*device), std::move(domain), origin};
     }
@@ -219,10 +229,14 @@ private:
             case IBV_EVENT_PORT_ACTIVE: return of_port(kind::port_active);
             case IBV_EVENT_GID_CHANGE: return of_port(kind::gid_change);
             case IBV_EVENT_LID_CHANGE: return of_port(kind::lid_change);
-            case IBV_EVENT_SM_CHANGE: case IBV_EVENT_PKEY_CHANGE: case IBV_EVENT_CLIENT_REREGISTER: return of_port(kind::other);
+            case IBV_EVENT_SM_CHANGE:
+            case IBV_EVENT_PKEY_CHANGE:
+            case IBV_EVENT_CLIENT_REREGISTER: return of_port(kind::other);
             case IBV_EVENT_DEVICE_FATAL: return {kind::device_fatal, {}};
-            case IBV_EVENT_QP_FATAL: case IBV_EVENT_QP_REQ_ERR: case IBV_EVENT_QP_ACCESS_ERR: case IBV_EVENT_PATH_MIG_ERR:
-                return {kind::qp_fatal, qpn{event.element.qp->qp_num}};
+            case IBV_EVENT_QP_FATAL:
+            case IBV_EVENT_QP_REQ_ERR:
+            case IBV_EVENT_QP_ACCESS_ERR:
+            case IBV_EVENT_PATH_MIG_ERR: return {kind::qp_fatal, qpn{event.element.qp->qp_num}};
             case IBV_EVENT_CQ_ERR: {
                 auto* const overrun = static_cast<cq::overrun_flag*>(event.element.cq->cq_context);
                 if (overrun != nullptr) __atomic_store_n(&overrun->set, true, __ATOMIC_RELAXED);

@@ -73,8 +73,10 @@ inline int rank(const ibv_gid_entry& entry) noexcept {
     const bool link_local = raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80;
     int value = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 1;
     if (entry.gid_type == IBV_GID_TYPE_IB) return value;
-    if (std::memcmp(raw, ipv4_mapped, sizeof ipv4_mapped) == 0) value += 2;
-    else if (!link_local) value += 1;
+    if (std::memcmp(raw, ipv4_mapped, sizeof ipv4_mapped) == 0)
+        value += 2;
+    else if (!link_local)
+        value += 1;
     return value;
 }
 

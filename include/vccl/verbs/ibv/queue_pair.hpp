@@ -72,8 +72,8 @@ public:
         attr.timeout = timers.timeout;
         attr.retry_cnt = timers.retry_count;
         attr.rnr_retry = timers.rnr_retry;
-        return modify(attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT |
-                                IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+        return modify(
+            attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
     }
 
     /// A NIC answers this command behind its writes to memory. Soft-RoCE answers at once: a packet that another
@@ -88,7 +88,8 @@ public:
             case IBV_QPS_RESET: return qp_state::reset;
             case IBV_QPS_INIT: return qp_state::init;
             case IBV_QPS_RTR: return qp_state::ready_to_receive;
-            case IBV_QPS_RTS: case IBV_QPS_SQD: return qp_state::ready_to_send;
+            case IBV_QPS_RTS:
+            case IBV_QPS_SQD: return qp_state::ready_to_send;
             default: return qp_state::error;
         }
     }
@@ -99,21 +100,20 @@ public:
         ibv_send_wr* bad = nullptr;
         ibv_detail::fill(wr, sge, w);
         const int rc = ibv_post_send(qp_.get(), &wr, &bad);
-        if (rc != 0) [[unlikely]] return ibv_detail::from_post(rc);
+        if (rc != 0) [[unlikely]]
+            return ibv_detail::from_post(rc);
         return {};
     }
 
     /// Returns: how many were taken, in order; the reason only when none was.
     result<unsigned> post(std::span<const work> many) noexcept {
-        return chained<ibv_send_wr>(many, [this](ibv_send_wr* head, ibv_send_wr** bad) noexcept {
-            return ibv_post_send(qp_.get(), head, bad);
-        });
+        return chained<ibv_send_wr>(
+            many, [this](ibv_send_wr* head, ibv_send_wr** bad) noexcept { return ibv_post_send(qp_.get(), head, bad); });
     }
 
     result<unsigned> post_recv(std::span<const recv_work> many) noexcept {
-        return chained<ibv_recv_wr>(many, [this](ibv_recv_wr* head, ibv_recv_wr** bad) noexcept {
-            return ibv_post_recv(qp_.get(), head, bad);
-        });
+        return chained<ibv_recv_wr>(
+            many, [this](ibv_recv_wr* head, ibv_recv_wr** bad) noexcept { return ibv_post_recv(qp_.get(), head, bad); });
     }
 
     status destroy() noexcept {

@@ -11,8 +11,8 @@
 
 namespace vccl::inline v0::verbs::ibv_detail {
 
-inline constexpr ibv_wr_opcode opcode_of[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND,
-                                              IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP};
+inline constexpr ibv_wr_opcode opcode_of[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM,  IBV_WR_SEND,
+                                              IBV_WR_RDMA_READ,  IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_CMP_AND_SWP};
 static_assert(static_cast<unsigned>(work_op::cmp_swap) == 5 && static_cast<unsigned>(work_op::write) == 0);
 
 constexpr unsigned send_flags(work_flags flags) noexcept {

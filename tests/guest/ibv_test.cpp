@@ -1,0 +1,256 @@
+// verbs::ibv beyond what every backend must do: names, addresses, events of real ports, refusals by the kernel.
+
+#include "endpoints.hpp"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <functional>
+
+using namespace guest;
+
+namespace {
+
+/// The code that `attempt` meets in a child process without root's rights.
+errc without_rights(const std::function<errc()>& attempt) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const rlimit little{1 << 16, 1 << 16};
+        if (::setrlimit(RLIMIT_MEMLOCK, &little) != 0 || ::setuid(65534) != 0) ::_exit(255);
+        ::_exit(static_cast<int>(attempt()));
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    REQUIRE(WIFEXITED(status));
+    return static_cast<errc>(WEXITSTATUS(status));
+}
+
+unsigned flushed(end& e, unsigned expected) {
+    unsigned n = 0;
+    while (n < expected) {
+        const auto c = e.next(2_s);
+        if (!c) break;
+        n += c->status == wc_status::wr_flush_err ? 1U : 0U;
+    }
+    return n;
+}
+
+}  // namespace
+
+TEST_CASE("a port's name is device and number, and a wrong one says which half is wrong") {
+    CHECK(verbs::ibv_detail::parse("mlx5_0:2")->port == 2);
+    CHECK(verbs::ibv_detail::parse("mlx5_0:2")->device == "mlx5_0");
+    CHECK(verbs::ibv_detail::parse("mlx5_0")->port == 1);
+    for (const char* bad : {"mlx5_0:", "mlx5_0:0", "mlx5_0:x", "mlx5_0:1x", "mlx5_0:256"})
+        CHECK(verbs::ibv_detail::parse(bad).error().code == errc::no_port);
+    CHECK(backend{}.open("no_such_device").error().code == errc::no_device);
+    NEEDS_GUEST();
+    CHECK(backend{}.open("rxe_a0:2").error().code == errc::no_port);
+    CHECK(backend{}.open("rxe_a0:1").has_value());
+}
+
+TEST_CASE("discovery lists the ports of the chosen devices in order, each on its rail") {
+    NEEDS_GUEST();
+    const backend host_a{.devices = "rxe_a"};
+    const topology t = must(host_a.discover());
+    CHECK(validate(t));
+    REQUIRE(t.ports.size() >= 2);
+    for (std::size_t i = 0; i < t.ports.size(); ++i) {
+        CHECK(t.ports[i].name.view() == "rxe_a" + std::to_string(i) + ":1");
+        CHECK(t.ports[i].rail.value == i);
+        CHECK(t.ports[i].bytes_per_second > 0);
+        CHECK(host_a.netdev(t.ports[i].name) == "a" + std::to_string(i));
+    }
+    CHECK(backend{.devices = "nothing"}.discover().error().code == errc::no_device);
+}
+
+TEST_CASE("a RoCE port is addressed by its routable IPv4 address and reports its MTU") {
+    NEEDS_GUEST();
+    auto port = must(backend{}.open("rxe_a1"));
+    const port_attributes now = must(port.query());
+    CHECK(now.state == port_state::active);
+    CHECK(now.link == link_layer::ethernet);
+    CHECK(now.mtu == 4096);
+    const gid wanted{{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 1, 1}};
+    CHECK(now.address == wanted);
+    CHECK(port.inline_limit() >= 64);
+}
+
+TEST_CASE("a new address of the port is an event, found by the next query, and used by the next connection") {
+    NEEDS_GUEST();
+    guest::pair p;
+    REQUIRE(std::system("ip address del 10.0.0.1/24 dev a0 && ip address add 10.0.0.9/24 dev a0") == 0);
+    CHECK(p.a.event(async_event::kind::gid_change));
+    CHECK(eventually([&] { return must(p.a.port.query()).address.raw[15] == 9; }));
+    p.connect();
+    must(p.a.qp.post(p.a.write_to(p.b, 4096)));
+    const auto done = p.a.next();
+    REQUIRE(std::system("ip address del 10.0.0.9/24 dev a0 && ip address add 10.0.0.1/24 dev a0") == 0);
+    REQUIRE(done);
+    CHECK(done->status == wc_status::success);
+}
+
+TEST_CASE("a fixed GID index is taken as it is") {
+    NEEDS_GUEST();
+    backend fixed;
+    fixed.path.gid_index = 0;
+    auto port = must(fixed.open("rxe_a0"));
+    const port_attributes now = must(port.query());
+    CHECK(now.gid_index == 0);
+    CHECK(now.address.raw[0] == 0xfe);  // entry 0 is the link-local one
+}
+
+TEST_CASE("an own port that goes down and comes back tells so, and carries traffic on the same queue pair again") {
+    NEEDS_GUEST();
+    guest::pair p;
+    p.a.drain_events();
+    CHECK(must(p.a.port.next_event()).what == async_event::kind::none);
+    network.fault("port-down a0");
+    CHECK(p.a.event(async_event::kind::port_error));
+    CHECK(must(p.a.port.query()).state == port_state::down);
+    network.fault("port-up a0");
+    CHECK(p.a.event(async_event::kind::port_active));
+    CHECK(eventually([&] { return must(p.a.port.query()).state == port_state::active; }));
+    p.connect();
+    must(p.a.qp.post(p.a.write_to(p.b, 65536)));
+    const auto done = p.a.next();
+    REQUIRE(done);
+    CHECK(done->status == wc_status::success);
+}
+
+TEST_CASE("work caught by the own port's failure ends in completions once the queue pair is moved to ERR") {
+    NEEDS_GUEST();
+    guest::pair p(1);
+    constexpr unsigned count = 64;
+    network.fault("delay sw_b1 20ms");  // keeps the work in flight
+    for (unsigned i = 0; i < count; ++i) must(p.a.qp.post(p.a.write_to(p.b, 16384, i)));
+    network.fault("port-down a1");
+    must(p.a.qp.to_error());
+    CHECK(must(p.a.qp.state()) == qp_state::error);
+    std::uint64_t expected = 0;
+    while (expected < count) {
+        const auto c = p.a.next(2_s);
+        REQUIRE_MESSAGE(c, expected << " of " << count << " came");
+        CHECK(c->wr_id == expected++);
+        CHECK(c->qp == p.a.qp.number());
+    }
+}
+
+TEST_CASE("a dead switch gives no event, and the sender's retries run out") {
+    NEEDS_GUEST();
+    guest::pair p(0, {.timeout = 12, .retry_count = 2});
+    p.a.drain_events();
+    network.fault("switch-down rail0");
+    must(p.a.qp.post(p.a.write_to(p.b, 4096, 7)));
+    const auto c = p.a.next(10_s);
+    REQUIRE(c);
+    CHECK(c->status == wc_status::retry_exc_err);
+    CHECK(c->wr_id == 7);
+    CHECK(must(p.a.port.query()).state == port_state::active);
+    CHECK(must(p.a.port.next_event()).what == async_event::kind::none);
+    network.fault("switch-up rail0");
+    p.connect();
+    must(p.a.qp.post(p.a.write_to(p.b, 4096, 8)));
+    const auto again = p.a.next();
+    REQUIRE(again);
+    CHECK(again->status == wc_status::success);
+}
+
+TEST_CASE("lost acknowledgements fail writes that have landed") {
+    NEEDS_GUEST();
+    guest::pair p(0, {.timeout = 12, .retry_count = 2});
+    p.a.memory[0] = 0x5a;
+    network.fault("acks sw_a0");
+    must(p.a.qp.post(p.a.write_to(p.b, 4096)));
+    const auto c = p.a.next(10_s);
+    REQUIRE(c);
+    CHECK(c->status == wc_status::retry_exc_err);
+    CHECK(p.b.memory[0] == 0x5a);
+}
+
+TEST_CASE("posts beyond the send queue are refused, those before them are taken") {
+    NEEDS_GUEST();
+    guest::pair p(0, {}, {.send_depth = 8, .recv_depth = 8});
+    network.fault("delay sw_b0 50ms");
+    const std::vector<work> many(300, p.a.write_to(p.b, 64));
+    const unsigned taken = must(p.a.qp.post(many));
+    CHECK(taken >= 8);
+    CHECK(taken < many.size());
+    CHECK(p.a.qp.post(many[0]).code == errc::would_block);
+    CHECK(p.a.qp.post(many).error().code == errc::would_block);
+    for (unsigned i = 0; i < taken; ++i) REQUIRE(p.a.next());
+    must(p.a.qp.post(many[0]));
+    CHECK(p.a.next());
+}
+
+TEST_CASE("receives posted in one batch are all flushed by ERR, and destroy is final") {
+    NEEDS_GUEST();
+    guest::pair p;
+    recv_work r;
+    r.addr = p.b.address();
+    r.length = 64;
+    r.lkey = p.b.mr.local_key();
+    const std::vector<recv_work> many(40, r);
+    CHECK(must(p.b.qp.post_recv(many)) == 40);
+    must(p.b.qp.to_error());
+    CHECK(flushed(p.b, 40) == 40);
+    must(p.b.qp.destroy());
+    must(p.b.qp.destroy());
+}
+
+TEST_CASE("an overrun completion queue says so for ever") {
+    NEEDS_GUEST();
+    guest::pair p;
+    auto small = must(p.a.port.create_cq(1));
+    auto qp = must(p.a.port.create_qp(small, {.send_depth = 64, .recv_depth = 64}));
+    must(qp.to_init());
+    recv_work r;
+    r.addr = p.a.address();
+    r.length = 64;
+    r.lkey = p.a.mr.local_key();
+    CHECK(must(qp.post_recv(std::vector<recv_work>(64, r))) == 64);
+    must(qp.to_error());
+    CHECK(p.a.event(async_event::kind::cq_error));
+    completion c[64];
+    CHECK(eventually([&] { return small.poll(c, 64).error().code == errc::cq_overrun; }));
+    CHECK(small.poll(c, 64).error().code == errc::cq_overrun);
+    must(qp.destroy());
+}
+
+TEST_CASE("a sender that starts on a port that is down learns it from the query") {
+    NEEDS_GUEST();
+    network.fault("port-down a0");
+    auto port = must(backend{}.open("rxe_a0"));
+    CHECK(must(port.query()).state == port_state::down);
+}
+
+TEST_CASE("the kernel's refusals are told apart: rights to the device, and the memlock limit") {
+    NEEDS_GUEST();
+    std::vector<char> memory(1 << 20);
+    const auto open_code = [] { return backend{}.open("rxe_a0").error().code; };
+    const auto register_code = [&] {
+        auto port = backend{}.open("rxe_a0");
+        return port ? port->register_memory(memory.data(), memory.size()).error().code : errc::not_found;
+    };
+    CHECK(without_rights(open_code) == errc::ok);
+    CHECK(without_rights(register_code) == errc::permission);
+    for (int i = 0; i < 64; ++i) ::chmod(("/dev/infiniband/uverbs" + std::to_string(i)).c_str(), 0600);
+    CHECK(without_rights(open_code) == errc::permission);
+    for (int i = 0; i < 64; ++i) ::chmod(("/dev/infiniband/uverbs" + std::to_string(i)).c_str(), 0666);
+}
+
+TEST_CASE("unsupported and impossible requests are refused with a reason") {
+    NEEDS_GUEST();
+    auto port = must(backend{}.open("rxe_a0"));
+    auto cq = must(port.create_cq(16));
+    CHECK(port.create_qp(cq, {.inline_bytes = 1 << 20}).error().code == errc::invalid_argument);
+    CHECK(port.create_cq(1U << 30).error().code == errc::invalid_argument);
+    CHECK(port.register_memory(nullptr, 4096).error().code != errc::ok);
+    if constexpr (backend::capabilities.dmabuf) CHECK(port.register_dmabuf(-1, 0, 4096, 0).error().code != errc::ok);
+    auto qp = must(port.create_qp(cq, {}));
+    must(qp.to_init());
+    CHECK(qp.to_ready_to_receive({.mtu = 100}, {}).code == errc::invalid_argument);
+    CHECK(!qp.to_ready_to_send(psn{1}, {}));
+    CHECK(!qp.post(work{}));
+}
