@@ -49,6 +49,7 @@ enum class errc : std::uint8_t {
     flush_failed,        ///< received bytes could not be made visible
     peer_lost,           ///< the peer process is gone
     aborted,             ///< this end or the peer gave the channel up
+    closed,              ///< the peer closed the channel in order
     timeout,             ///< the deadline passed
     cq_overrun,          ///< a completion queue was too small
     no_replay_log,       ///< a lane died and the channel was built with `no_replay`

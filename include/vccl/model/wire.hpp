@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "vccl: the wire format
 inline constexpr std::uint16_t wire_version = 1;
 inline constexpr unsigned max_lanes = 8;      ///< lanes of a channel, primary included
 inline constexpr unsigned max_group = 8;      ///< QPs of a lane that share a chunk
-inline constexpr unsigned max_window = 1024;  ///< chunks outstanding on a channel
+inline constexpr unsigned max_window = 256;   ///< receives outstanding on a channel
 
 /// Clear-to-send: the receiver's grant for one chunk, RDMA-written into slot `sequence % depth` of the sender's ring.
 /// It binds the whole chunk to one lane. `acked` rides along: everything below it has been received, flush included.
@@ -102,7 +102,8 @@ static_assert(cut_chunk(0, 4).parts == 1 && cut_chunk(1 << 20, 4).parts == 4 && 
 enum class control_kind : std::uint8_t {
     hello = 1,    ///< sender: my lanes are ready         -> hello_ack
     hello_ack,
-    notify,       ///< sender: this lane died for me      -> sync, or a restore of that lane
+    notify,       ///< sender: this lane died for me      -> notify_ack, then sync or restore
+    notify_ack,
     sync,         ///< receiver: epoch, lanes dead, what arrived -> sync_ack
     sync_ack,
     restore,      ///< receiver: rebuild this lane with these QPs -> restore_ack or restore_nak
@@ -144,7 +145,7 @@ struct control_message {
     std::uint32_t generation;    ///< of `lane`
     std::uint8_t cause;          ///< fault_cause
     std::uint8_t wc;             ///< wc_status behind it
-    std::uint16_t count;         ///< sync: how many entries of `arrived` are valid
+    std::uint16_t count;         ///< sync: how many entries of `arrived` are valid; probe: the way it went, a lane or 0xffff for out of band
     std::uint64_t sequence;      ///< sync: the restart point
     std::uint32_t dead_generation[max_lanes];  ///< sync: every lane is dead up to this generation
     union {

@@ -1,0 +1,343 @@
+#pragma once
+/// \file
+/// The sender's protocol: the rollback FIFO's cursor, the grants it may use, and obedience to the receiver's epochs.
+/// Pure; see channel/core.hpp for the executor and the thread. Beyond what core.hpp lists, its executor offers:
+///   bool rebuild(unsigned lane, const lane_end& peer, lane_end& own)   fenced -> RTS towards the peer's new half
+
+#include <vccl/channel/core.hpp>
+#include <vccl/policy/replay.hpp>
+
+namespace vccl::inline v0 {
+
+template <class Io, replay_log Log>
+class sender_core : public channel_core<Io> {
+    using base = channel_core<Io>;
+    using typename base::kind;
+
+public:
+    sender_core(Io& io, const core_options& o, Log log, unsigned group) noexcept : base(io, o), log_(std::move(log)), group_(group) {}
+
+    bool unsettled() const noexcept { return base::unsettled() || noticing_ != 0 || parting_; }
+
+    // --- the hot path -------------------------------------------------------------------------------------------
+
+    std::uint64_t acked() const noexcept { return acked_; }  ///< everything below has been received by the peer
+    std::uint64_t tail() const noexcept { return tail_; }    ///< next sequence to be sent
+    bool full() const noexcept { return tail_ - acked_ >= Log::capacity; }
+    bool outstanding() const noexcept { return acked_ != tail_; }
+    outgoing& at(std::uint64_t s) noexcept { return log_.at(sequence{s}); }
+
+    sequence push(const outgoing& o) noexcept {
+        log_.record(sequence{tail_}, o);
+        return sequence{tail_++};
+    }
+
+    /// The next chunk that wants to be posted, fresh or rolled back: the same walk.
+    bool next_post(std::uint64_t& s) noexcept {
+        while (cursor_ != tail_) {
+            if (!at(cursor_).posted) { s = cursor_; return true; }
+            ++cursor_;
+        }
+        return false;
+    }
+
+    enum class grant : std::uint8_t { ready, absent, violation };
+
+    /// Judges what lies in the slot of `s`. A slot of another lap, of a dead or not yet born lane generation, or of an
+    /// epoch that no sync has announced is absent: the line that drops a stale CTS.
+    grant judge(const cts_slot& c, std::uint64_t s) const noexcept {
+        if (c.sequence != s || c.check != check_of(c)) return grant::absent;
+        if (c.lane >= this->book_.count()) return grant::violation;
+        const lane_state& l = this->book_[c.lane];
+        if (l.health != lane_health::up || static_cast<std::uint16_t>(l.generation) != c.generation || c.epoch > this->epoch_) return grant::absent;
+        return grant::ready;
+    }
+
+    void posted(std::uint64_t s, unsigned lane) noexcept {
+        outgoing& o = at(s);
+        o.posted = true;
+        o.lane = static_cast<std::uint8_t>(lane);
+        o.generation = this->book_[lane].generation;
+        cursor_ = s + 1;
+        if (cursor_ > posted_) posted_ = cursor_;
+    }
+
+    /// The receiver has everything below `upto`. Effects: `each(sequence, outgoing&)` for each chunk that leaves, in order.
+    template <class Each>
+    void acknowledge(std::uint64_t upto, Each&& each) noexcept {
+        if (upto <= acked_) return;
+        if (upto > posted_) { this->fail(status{errc::protocol_violation}); return; }
+        while (acked_ != upto) {
+            const sequence s{acked_++};
+            each(s, log_.at(s));
+            log_.retire(s);
+        }
+        if (cursor_ < acked_) cursor_ = acked_;
+    }
+
+    // --- set-up -------------------------------------------------------------------------------------------------
+
+    void connected(std::uint32_t up, nanoseconds now) noexcept {
+        this->alive_at_ = last_tick_ = progress_at_ = now;
+        for (unsigned l = 0; l < this->book_.count(); ++l)
+            if (up >> l & 1) this->book_.raise(l, now);
+        next_hello_ = now;
+    }
+
+    // --- events -------------------------------------------------------------------------------------------------
+
+    void lane_fault(unsigned l, fault_cause cause, wc_status wc, nanoseconds now) noexcept {
+        if (this->over() || !this->condemn(l, cause, wc, now)) return;
+        causes_[l] = cause;
+        wcs_[l] = wc;
+        if (!Log::can_replay && outstanding()) { this->fail(this->lane_status(errc::no_replay_log)); return; }
+        if (this->state_ == channel_state::running) this->fault_at_ = now;
+        noticing_ |= 1u << l;
+        if (this->state_ != channel_state::connecting && !this->book_.any_up()) this->suspend(now);
+        notify(l, now);
+    }
+
+    void fenced(unsigned l, bool ok, nanoseconds now) noexcept {
+        lane_state& s = this->book_[l];
+        s.fencing = false;
+        if (this->over()) return;
+        if (!ok) { this->fail(this->lane_status(errc::fence_failed)); return; }
+        if (s.health == lane_health::failed) s.health = lane_health::fenced;
+        if (sync_pending_ && !this->book_.any_fencing()) follow(now);
+    }
+
+    void port_changed(unsigned l, bool up, nanoseconds now) noexcept {
+        lane_state& s = this->book_[l];
+        if (s.port_up == up) return;
+        s.port_up = up;
+        if (!up) { lane_fault(l, fault_cause::own_port, wc_status::success, now); return; }
+        if (s.health != lane_health::up) this->io_.tell(this->message(control_kind::port_back, l));
+    }
+
+    /// `each` as in acknowledge(): a sync tells of chunks that arrived although no acknowledgement came back.
+    template <class Each>
+    void on_message(const control_message& m, nanoseconds now, Each&& each) noexcept {
+        if (this->over()) {
+            if (m.kind == control_kind::goodbye) this->io_.tell(this->message(control_kind::goodbye_ack, 0));
+            return;
+        }
+        if (m.lane >= this->book_.count()) { this->fail(status{errc::protocol_violation, static_cast<std::uint32_t>(m.kind)}); return; }
+        this->alive_at_ = now;
+        switch (m.kind) {
+            case control_kind::hello_ack:
+                if (this->state_ == channel_state::connecting) begin(now);
+                break;
+            case control_kind::notify_ack:
+                if (m.generation == this->book_[m.lane].generation) noticing_ &= ~(1u << m.lane);
+                break;
+            case control_kind::sync: on_sync(m, now, each); break;
+            case control_kind::restore: on_restore(m, now); break;
+            case control_kind::probe: this->answer_probe(m, now); break;
+            case control_kind::probe_ack: this->book_.probe_answer(m, now); break;
+            case control_kind::goodbye:
+                this->io_.tell(this->message(control_kind::goodbye_ack, m.lane));
+                this->close(now);
+                break;
+            case control_kind::goodbye_ack: this->close(now); break;
+            case control_kind::abort: this->fail(status{errc::aborted, m.cause}, false); break;
+            default: break;
+        }
+    }
+
+    /// Effects: asks the receiver to close; over() once it agrees. Repeated by tick().
+    void part(nanoseconds now) noexcept {
+        parting_ = true;
+        next_hello_ = now;
+    }
+
+    void tick(nanoseconds now) noexcept {
+        if (this->over()) return;
+        if (now - last_tick_ > this->book_.times().progress_timeout / 2) {
+            this->forgive(now);
+            progress_at_ = now;
+        }
+        last_tick_ = now;
+        if (!this->still_worth_it(now, noticing_ != 0 && outstanding())) return;
+        if ((this->state_ == channel_state::connecting || parting_) && now >= next_hello_) {
+            this->io_.tell(this->message(parting_ ? control_kind::goodbye : control_kind::hello, first_usable()));
+            next_hello_ = now + first_retry * 4;
+        }
+        if (this->state_ == channel_state::connecting) return;
+        watch_progress(now);
+        for (unsigned l = 0; l < this->book_.count() && !this->over(); ++l) {
+            lane_state& s = this->book_[l];
+            if ((noticing_ >> l & 1) && now >= s.next_try) notify(l, now);
+            if (s.health != lane_health::up) continue;
+            if (this->book_.probe_lost(l, now)) lane_fault(l, fault_cause::probe_lost, wc_status::success, now);
+            else if (this->book_.probe_due(l, now) || this->book_.probe_stale(l, now)) this->send_probe(l, now);
+        }
+    }
+
+private:
+    unsigned first_usable() const noexcept {
+        for (unsigned l = 0; l < this->book_.count(); ++l) if (this->book_.usable(l)) return l;
+        return 0;
+    }
+
+    void begin(nanoseconds now) noexcept {
+        this->state_ = channel_state::running;
+        channel_event e{};
+        e.what = kind::connected;
+        e.to = lane_id{static_cast<std::uint8_t>(first_usable())};
+        this->report(e);
+        if (!this->book_.any_up()) this->suspend(now);
+    }
+
+    void notify(unsigned l, nanoseconds now) noexcept {
+        control_message m = this->message(control_kind::notify, l);
+        m.cause = static_cast<std::uint8_t>(causes_[l]);
+        m.wc = static_cast<std::uint8_t>(wcs_[l]);
+        this->io_.tell(m);
+        this->book_.back_off(l, now, longest_retry);
+    }
+
+    template <class Each>
+    void on_sync(const control_message& m, nanoseconds now, Each&& each) noexcept {
+        if (m.epoch < this->epoch_) return;
+        if (m.epoch == this->epoch_ && (followed_ == m.epoch || m.epoch == 1)) {
+            this->io_.tell(this->message(control_kind::sync_ack, m.lane));
+            if (this->state_ == channel_state::suspended && this->book_.any_up()) this->state_ = channel_state::running;
+            return;
+        }
+        if (m.sequence > posted_) { this->fail(status{errc::protocol_violation}); return; }
+        if (sync_pending_ && m.epoch <= sync_.epoch) return;
+        if (this->state_ == channel_state::running) this->fault_at_ = now;
+        sync_ = m;
+        sync_pending_ = true;
+        const std::uint64_t before = acked_;
+        acknowledge(m.sequence, each);
+        delivered_unknown_ += acked_ - before;
+        for (unsigned l = 0; l < this->book_.count(); ++l) {
+            if (this->book_[l].generation <= m.dead_generation[l] && this->book_[l].health != lane_health::fenced) {
+                causes_[l] = fault_cause::peer_notice;
+                this->condemn(l, fault_cause::peer_notice, static_cast<wc_status>(m.wc), now);
+            }
+            if (m.dead_generation[l] >= this->book_[l].generation) noticing_ &= ~(1u << l);
+        }
+        if (this->over()) return;
+        if (!Log::can_replay && outstanding()) { this->fail(this->lane_status(errc::no_replay_log)); return; }
+        this->state_ = channel_state::fencing;
+        if (!this->book_.any_fencing()) follow(now);
+    }
+
+    /// This end's dead lanes are silent, too: adopt the receiver's decision and roll the cursor back (step 3 of the protocol).
+    void follow(nanoseconds now) noexcept {
+        sync_pending_ = false;
+        const control_message& m = sync_;
+        std::uint64_t replayed = 0, delivered = delivered_unknown_;
+        delivered_unknown_ = 0;
+        for (std::uint64_t s = acked_; s < posted_; ++s) {
+            outgoing& o = at(s);
+            if (!o.posted || o.generation > m.dead_generation[o.lane]) continue;
+            const std::uint64_t i = s - m.sequence;
+            o.arrived = i < m.count ? m.arrived[i] : 0;
+            const unsigned all = (1u << (o.too_long ? 1 : cut_chunk(o.length, group_).parts)) - 1;
+            if ((o.arrived & all) == all) { ++delivered; continue; }
+            o.posted = false;
+            ++replayed;
+            if (s < cursor_) cursor_ = s;
+        }
+        this->epoch_ = m.epoch;
+        followed_ = m.epoch;
+        this->io_.tell(this->message(control_kind::sync_ack, m.lane));
+        channel_event e{};
+        e.what = kind::failed_over;
+        e.lane = lane_id{this->last_lane_};
+        e.to = lane_id{m.lane};
+        e.cause = this->last_cause_ == fault_cause::peer_notice ? static_cast<fault_cause>(m.cause) : this->last_cause_;
+        e.wc = static_cast<wc_status>(m.wc);
+        e.took = now - this->fault_at_;
+        e.replayed = replayed;
+        e.already_delivered = delivered;
+        this->state_ = this->book_.any_up() ? channel_state::running : channel_state::suspended;
+        if (this->state_ == channel_state::suspended) this->suspended_at_ = now;
+        progress_at_ = now;
+        this->report(e);
+        // The receiver may have chosen a lane that is dead here: say so, it walks on.
+        if (!this->book_.usable(m.lane)) {
+            noticing_ |= 1u << m.lane;
+            notify(m.lane, now);
+        }
+    }
+
+    void on_restore(const control_message& m, nanoseconds now) noexcept {
+        lane_state& s = this->book_[m.lane];
+        if (m.generation < s.generation || m.generation != m.end.generation) return;  // a stale handshake revives nothing (G11)
+        if (m.generation == s.generation) {
+            if (s.health == lane_health::up) this->io_.tell(restore_answer(m.lane));
+            return;
+        }
+        if (s.health == lane_health::up) {
+            causes_[m.lane] = fault_cause::peer_notice;
+            if (!Log::can_replay && outstanding()) { this->fail(this->lane_status(errc::no_replay_log)); return; }
+            this->condemn(m.lane, fault_cause::peer_notice, wc_status::success, now);
+        }
+        if (s.health != lane_health::fenced) return;  // the receiver asks again, and by then the fence is done
+        control_message nak = this->message(control_kind::restore_nak, m.lane);
+        nak.generation = m.generation;
+        if (!s.port_up) { this->io_.tell(nak); return; }
+        own_end_[m.lane] = lane_end{};
+        if (!this->io_.rebuild(m.lane, m.end, m.generation, own_end_[m.lane])) { this->io_.tell(nak); return; }
+        s.generation = m.generation;
+        own_end_[m.lane].generation = m.generation;
+        this->book_.raise(m.lane, now);
+        this->book_.hurry(m.lane, now);
+        noticing_ &= ~(1u << m.lane);
+        if (this->state_ == channel_state::suspended) this->state_ = channel_state::running;
+        progress_at_ = now;
+        this->io_.tell(restore_answer(m.lane));
+        channel_event e{};
+        e.what = kind::lane_restored;
+        e.lane = lane_id{m.lane};
+        this->report(e);
+    }
+
+    control_message restore_answer(unsigned l) const noexcept {
+        control_message a = this->message(control_kind::restore_ack, l);
+        a.end = own_end_[l];
+        return a;
+    }
+
+    /// Suspicion of work that stands still; a verdict only if the lane answers and nothing moves nevertheless.
+    void watch_progress(nanoseconds now) noexcept {
+        if (acked_ != seen_acked_ || acked_ == posted_) {
+            if (acked_ != seen_acked_) {
+                this->alive_at_ = now;
+                this->book_.heard(last_lane_used_, now);
+            }
+            seen_acked_ = acked_;
+            progress_at_ = now;
+            return;
+        }
+        const outgoing& oldest = at(acked_);
+        if (!oldest.posted || this->state_ != channel_state::running) { progress_at_ = now; return; }
+        last_lane_used_ = oldest.lane;
+        const lane_state& l = this->book_[oldest.lane];
+        if (l.health != lane_health::up || l.generation != oldest.generation) return;
+        if (now - progress_at_ >= this->book_.times().hung_timeout && l.heard_at - progress_at_ > this->book_.times().progress_timeout)
+            lane_fault(oldest.lane, fault_cause::hung, wc_status::success, now);
+        else if (now - progress_at_ >= this->book_.times().progress_timeout && now - l.heard_at >= this->book_.times().progress_timeout)
+            this->book_[oldest.lane].suspected = true;
+    }
+
+    Log log_;
+    unsigned group_;
+    std::uint64_t acked_{}, cursor_{}, posted_{}, tail_{}, seen_acked_{};
+    std::uint64_t delivered_unknown_{};
+    unsigned last_lane_used_{};
+    std::uint32_t noticing_{};     ///< lanes whose death the receiver has not acknowledged, a bit each
+    std::uint32_t followed_{};     ///< the last epoch adopted through a sync
+    bool sync_pending_{}, parting_{};
+    control_message sync_{};
+    fault_cause causes_[max_lanes]{};
+    wc_status wcs_[max_lanes]{};
+    nanoseconds next_hello_{}, last_tick_{}, progress_at_{};
+    lane_end own_end_[max_lanes]{};
+};
+
+}  // namespace vccl::inline v0

@@ -1,0 +1,181 @@
+#pragma once
+/// \file
+/// A process's share of the machine: the backend, the ports that its endpoints use, and registered memory. Endpoints
+/// refer to it and must go before it. Opening ports and registering memory: any thread. `poll_events`: any thread, one at
+/// a time does the work. An endpoint sees a port's change by comparing one word.
+
+#include <vccl/host/memory.hpp>
+#include <vccl/verbs/backend.hpp>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace vccl::inline v0 {
+
+/// A port as its endpoints see it. `changes` rises with every event; the other words are what was found then.
+template <verbs_backend B>
+struct open_port {
+    port_id id{};
+    port_name name{};
+    typename B::port port;
+    std::atomic<std::uint32_t> changes{};
+    std::atomic<bool> up{};
+    std::atomic<std::uint32_t> down_events{};   ///< PORT_ERR seen; a flap too quick for `up` still counts
+    std::atomic<std::uint32_t> gid_events{};
+    std::atomic<std::uint32_t> device_events{}; ///< DEVICE_FATAL or a CQ error seen
+    std::atomic<std::uint64_t> bytes_per_second{};
+
+    open_port(port_id i, port_name n, typename B::port p) : id(i), name(n), port(std::move(p)) {}
+};
+
+template <verbs_backend B>
+class host_context {
+public:
+    /// `shape`: this machine's topology, from `backend.discover()`, from text, or written by hand.
+    host_context(B backend, topology shape) : backend_(std::move(backend)), shape_(std::move(shape)) {}
+    host_context(const host_context&) = delete;
+    ~host_context() {
+        regions_.clear();
+    }
+
+    const topology& shape() const noexcept { return shape_; }
+    B& backend() noexcept { return backend_; }
+
+    /// Opens a port once and returns its slot: the index of its keys in every memory_region.
+    result<unsigned> open(port_id id) {
+        std::lock_guard lock(mutex_);
+        for (unsigned i = 0; i < count_.load(std::memory_order_relaxed); ++i)
+            if (ports_[i]->id == id) return i;
+        if (!shape_.valid(id)) return status{errc::no_port, id.value};
+        const unsigned slot = count_.load(std::memory_order_relaxed);
+        if (slot == max_open_ports) return status{errc::no_memory, max_open_ports};
+        auto p = backend_.open(shape_.ports[id.value].name);
+        if (!p) return p.error();
+        ports_[slot] = std::make_unique<open_port<B>>(id, shape_.ports[id.value].name, std::move(*p));
+        refresh(*ports_[slot]);
+        for (auto& r : regions_)
+            if (status s = register_on(*r, slot); !s) { ports_[slot].reset(); return s; }
+        count_.store(slot + 1, std::memory_order_release);
+        return slot;
+    }
+    unsigned open_ports() const noexcept { return count_.load(std::memory_order_acquire); }
+    open_port<B>& port(unsigned slot) noexcept { return *ports_[slot]; }
+
+    /// Registers [p, p + bytes) with every open port, and with those opened later. `device`: GPU memory.
+    result<memory> register_memory(void* p, std::uint64_t bytes, bool device = false) {
+        if (!p || bytes == 0) return errc::invalid_argument;
+        registered fresh;
+        fresh.region.addr = reinterpret_cast<std::uint64_t>(p);
+        fresh.region.bytes = bytes;
+        fresh.region.device = device;
+        return add(fresh);
+    }
+
+    /// Registers GPU memory through a dma-buf (ibv_reg_dmabuf_mr). `addr`: where the device sees it.
+    result<memory> register_dmabuf(int fd, std::uint64_t offset, std::uint64_t addr, std::uint64_t bytes)
+        requires(B::capabilities.dmabuf)
+    {
+        if (fd < 0 || bytes == 0) return errc::invalid_argument;
+        registered fresh;
+        fresh.region.addr = addr;
+        fresh.region.bytes = bytes;
+        fresh.region.device = true;
+        fresh.dmabuf = fd;
+        fresh.offset = offset;
+        return add(fresh);
+    }
+
+    /// Takes what the ports have to report and publishes it. Cheap when there is nothing; call it now and then.
+    void poll_events(bool query_all) noexcept {
+        std::unique_lock lock(events_mutex_, std::try_to_lock);
+        if (!lock) return;
+        for (unsigned i = 0; i < open_ports(); ++i) {
+            open_port<B>& p = *ports_[i];
+            bool changed = false;
+            for (unsigned n = 0; n < 32; ++n) {
+                auto e = p.port.next_event();
+                if (!e || e->what == async_event::kind::none) break;
+                changed = true;
+                if (e->what == async_event::kind::port_error) p.down_events.fetch_add(1, std::memory_order_relaxed);
+                if (e->what == async_event::kind::gid_change || e->what == async_event::kind::lid_change) p.gid_events.fetch_add(1, std::memory_order_relaxed);
+                if (e->what == async_event::kind::device_fatal || e->what == async_event::kind::cq_error) p.device_events.fetch_add(1, std::memory_order_relaxed);
+            }
+            // A missing PORT_ACTIVE is made good by looking.
+            if (changed || query_all) changed |= refresh(p);
+            if (changed) p.changes.fetch_add(1, std::memory_order_release);
+        }
+    }
+
+private:
+    struct registered {
+        memory_region region;
+        int dmabuf{-1};
+        std::uint64_t offset{};
+        std::optional<typename B::port::mr> keys[max_open_ports];
+
+        registered() = default;
+        registered(const registered&) = delete;
+    };
+
+    result<memory> add(registered& fresh) {
+        std::lock_guard lock(mutex_);
+        sweep();
+        auto r = std::make_unique<registered>();
+        r->region.addr = fresh.region.addr;
+        r->region.bytes = fresh.region.bytes;
+        r->region.device = fresh.region.device;
+        r->dmabuf = fresh.dmabuf;
+        r->offset = fresh.offset;
+        for (unsigned i = 0; i < count_.load(std::memory_order_relaxed); ++i)
+            if (status s = register_on(*r, i); !s) return s;
+        regions_.push_back(std::move(r));
+        return memory{&regions_.back()->region, this, &host_context::release};
+    }
+
+    status register_on(registered& r, unsigned slot) {
+        auto key = [&]() -> result<typename B::port::mr> {
+            if constexpr (B::capabilities.dmabuf)
+                if (r.dmabuf >= 0) return ports_[slot]->port.register_dmabuf(r.dmabuf, r.offset, r.region.bytes, r.region.addr);
+            return ports_[slot]->port.register_memory(reinterpret_cast<void*>(r.region.addr), r.region.bytes);
+        }();
+        if (!key) return key.error();
+        r.region.local[slot] = key->local_key();
+        r.region.remote[slot] = key->remote_key();
+        r.keys[slot].emplace(std::move(*key));
+        return {};
+    }
+
+    /// Deregisters what was let go of and is no longer in flight.
+    void sweep() noexcept {
+        std::erase_if(regions_, [](const auto& r) { return !r->region.live.load() && r->region.in_flight.load(std::memory_order_acquire) == 0; });
+    }
+
+    static status release(void* self, memory_region* region, bool force) noexcept {
+        auto& c = *static_cast<host_context*>(self);
+        std::lock_guard lock(c.mutex_);
+        const std::uint32_t flying = region->in_flight.load(std::memory_order_acquire);
+        if (flying != 0 && !force) return {errc::busy, flying};
+        region->live.store(false);
+        c.sweep();
+        return {};
+    }
+
+    static bool refresh(open_port<B>& p) noexcept {
+        auto a = p.port.query();
+        const bool up = a && a->state == port_state::active;
+        if (a) p.bytes_per_second.store(a->bytes_per_second, std::memory_order_relaxed);
+        return p.up.exchange(up) != up;
+    }
+
+    B backend_;
+    topology shape_;
+    std::mutex mutex_, events_mutex_;
+    std::atomic<unsigned> count_{};
+    std::unique_ptr<open_port<B>> ports_[max_open_ports];
+    std::vector<std::unique_ptr<registered>> regions_;
+};
+
+}  // namespace vccl::inline v0

@@ -1,0 +1,407 @@
+#pragma once
+/// \file
+/// What sender and receiver share: lanes, control messages, port events, fencing, connecting. It is the executor of the
+/// protocol core: the core decides, this posts. Owner thread only: the user's, or the proxy's.
+
+#include <vccl/base/clock.hpp>
+#include <vccl/channel/core.hpp>
+#include <vccl/host/blob.hpp>
+#include <vccl/host/context.hpp>
+#include <vccl/policy/completion.hpp>
+#include <vccl/qp/lane.hpp>
+
+#include <array>
+#include <sched.h>
+#include <sys/random.h>
+
+namespace vccl::inline v0 {
+
+/// Bytes written by a NIC into GPU memory are visible to the GPU only after a READ behind them.
+enum class flush_mode : std::uint8_t { none, device, always };
+
+struct endpoint_options {
+    std::uint64_t session{};                    ///< of your job: both ends' must agree
+    unsigned lanes{max_lanes};                  ///< at most so many, the primary included
+    unsigned first_lane{0};                     ///< prefer this lane: 1 sends everything over the first backup
+    unsigned window{64};                        ///< receiver: receives outstanding; power of two, at most max_window
+    std::uint32_t max_chunk{1u << 30};          ///< bytes
+    std::uint32_t inline_bytes{128};            ///< chunks up to this size are copied while posting
+    qp_timers timers{};
+    nanoseconds give_up_after{30'000'000'000};
+    nanoseconds peer_grace{5'000'000'000};
+    nanoseconds ack_delay{50'000};              ///< receiver: an acknowledgement waits so long for a grant to ride on
+    flush_mode flush{flush_mode::device};       ///< receiver: what must be flushed before it counts as received
+    oob_address oob{"127.0.0.1:0"};             ///< receiver: address at which the sender finds it; port 0: any
+    std::uint64_t seed{};                       ///< 0: from the system
+};
+
+namespace detail {
+
+inline std::uint64_t random_word(std::uint64_t seed) noexcept {
+    if (seed != 0) return seed;
+    std::uint64_t word = 0;
+    if (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word)) word = static_cast<std::uint64_t>(steady_clock{}.now().count);
+    return word | 1;
+}
+
+constexpr fault_cause cause_of(wc_status s) noexcept {
+    switch (s) {
+        case wc_status::retry_exc_err:
+        case wc_status::rnr_retry_exc_err:
+        case wc_status::resp_timeout_err: return fault_cause::retries;
+        case wc_status::wr_flush_err: return fault_cause::flushed;
+        default: return fault_cause::local_error;
+    }
+}
+constexpr errc errc_of(wc_status s) noexcept {
+    switch (s) {
+        case wc_status::rem_access_err:
+        case wc_status::rem_inv_req_err:
+        case wc_status::rem_op_err: return errc::remote_access;
+        default: return errc::local_protection;
+    }
+}
+
+}  // namespace detail
+
+/// `Self` has: core(), hot(), on_arrival(), on_flush(), on_message(), shape(), fill(blob), accept(blob), end_all().
+template <class Self, verbs_backend B, class Port, class Group, class Handler, class Detect, class Clock, class Oob>
+class endpoint {
+public:
+    using backend = B;
+    static constexpr unsigned group = Group::count;
+
+    endpoint(host_context<B>& context, channel_id channel, const endpoint_options& options, Port port, Handler handler, Detect detect, Clock clock)
+        : context_(context), options_(options), channel_(channel), port_(std::move(port)), handler_(std::move(handler)), detect_(std::move(detect)), clock_(std::move(clock)) {}
+    endpoint(const endpoint&) = delete;
+    endpoint& operator=(const endpoint&) = delete;
+
+    Handler& handler() noexcept { return handler_; }
+    const Handler& handler() const noexcept { return handler_; }
+    unsigned lanes() const noexcept { return count_; }
+    /// The local port of a lane, for messages.
+    port_name lane_port(lane_id l) const noexcept { return l.value < count_ ? own_.lane[l.value].port : port_name{"?"}; }
+    port_name peer_port(lane_id l) const noexcept { return l.value < count_ ? peer_.lane[l.value].port : port_name{"?"}; }
+
+    /// Effects: opens the lanes on first use. Returns: what the peer's `connect` needs; carry it over any way you have.
+    result<std::vector<std::byte>> local_info() {
+        if (status s = open(); !s) return s;
+        return encode_blob(own_);
+    }
+
+    /// Effects: takes the peer's blob and begins to connect; `progress()` until `connected()`.
+    status begin_connect(std::span<const std::byte> remote) {
+        if (status s = open(); !s) return s;
+        if (begun_) return errc::already_connected;
+        auto peer = decode_blob(remote, own_);
+        if (!peer) return peer.error();
+        peer_ = *peer;
+        now_ = clock_.now();
+        std::uint32_t up = 0;
+        for (unsigned l = 0; l < count_; ++l) {
+            if (!own_.lane[l].up || !peer_.lane[l].up || !port_of(l).up.load()) continue;
+            if (lanes_[l].connect(peer_.lane[l].end)) up |= 1u << l;
+        }
+        for (unsigned l = 0; l < count_; ++l) watch(l);
+        const std::uint64_t connection = (own_.nonce ^ peer_.nonce) * 0x9e3779b97f4a7c15u;
+        begun_ = true;
+        return self().accept(connection, up);
+    }
+    bool connected() const noexcept { return begun_ && self().core_state() == channel_state::running; }
+
+    /// Effects: exchanges nothing itself: takes the peer's blob and waits until the channel runs. Errors: as decode_blob;
+    /// port_down if no lane came up, peer_lost if the out-of-band channel did not, timeout.
+    status connect(std::span<const std::byte> remote, nanoseconds timeout) {
+        if (status s = begin_connect(remote); !s) return s;
+        const status s = wait_until(timeout, [&] { return connected(); });
+        if (s.code != errc::timeout) return s;
+        if (self().core_state() == channel_state::suspended || !any_port_up()) {
+            status down{errc::port_down};
+            down.lane = 0;
+            return down;
+        }
+        return oob_state_ == oob_state::up ? s : status{errc::peer_lost};
+    }
+
+    /// Why the channel ended; ok while it lives.
+    status health() const noexcept { return begun_ ? self().core_why() : status{}; }
+
+    /// Effects: one pass: polls, posts, and now and then looks after the lanes. Returns true if something moved.
+    bool progress() noexcept {
+        if (!begun_) return false;
+        ++pass_;
+        const bool moved = self().hot();
+        if ((pass_ & 3) == 0) poll_others();
+        if (!moved || (pass_ & 15) == 0) now_ = clock_.now();
+        if (now_ >= next_look_ || self().unsettled() || fencing_ != 0) look_after();
+        return moved;
+    }
+
+protected:
+    // --- executor of the protocol core --------------------------------------------------------------------------
+
+    void fence(unsigned l) noexcept {
+        fencing_ |= 1u << l;
+        if (!lanes_[l].silence()) unfenceable_ |= 1u << l;
+        fence_until_[l] = now_ + drain_time;
+    }
+    void tell(const control_message& m) noexcept {
+        for (unsigned l = 0; l < count_; ++l)
+            if (self().usable(l)) (void)lanes_[l].send_control(m);
+        tell_on(lane_book::out_of_band_way, m);
+    }
+    void tell_on(std::uint16_t way, const control_message& m) noexcept {
+        if (way == lane_book::out_of_band_way) (void)oob_.send(std::as_bytes(std::span(&m, 1)).first(m.size()));
+        else if (way < count_) (void)lanes_[way].send_control(m);
+    }
+    void report(channel_event e) noexcept {
+        e.at = now_;
+        if constexpr (detail::hears_events<Handler>) handler_.on_event(e);
+    }
+    void over() noexcept {
+        for (unsigned l = 0; l < count_; ++l) (void)lanes_[l].silence();
+        self().end_all();
+    }
+
+    static constexpr nanoseconds drain_time{20'000'000};
+    static constexpr nanoseconds query_interval{50'000'000};
+
+    Self& self() noexcept { return static_cast<Self&>(*this); }
+    const Self& self() const noexcept { return static_cast<const Self&>(*this); }
+    open_port<B>& port_of(unsigned l) noexcept { return context_.port(slots_[l]); }
+
+    /// Polls until `done` or the channel is over or `timeout` has passed.
+    template <class Done>
+    status wait_until(nanoseconds timeout, Done&& done) noexcept {
+        const nanoseconds deadline = clock_.now() + timeout;
+        for (unsigned idle = 0;;) {
+            if (done()) return {};
+            if (status s = health(); !s) return s;
+            if (progress()) { idle = 0; continue; }
+            if (now_ >= deadline) return errc::timeout;
+            if (++idle > spins_before_yield) ::sched_yield();
+        }
+    }
+
+    core_options core_settings(std::uint64_t connection) const noexcept {
+        core_options c;
+        c.times = detect_.times();
+        c.give_up_after = options_.give_up_after;
+        c.peer_grace = options_.peer_grace;
+        c.connection = connection;
+        c.seed = own_.nonce;
+        c.lanes = count_;
+        return c;
+    }
+
+    /// Effects: polls one lane's CQ. Returns true if it yielded anything.
+    bool poll_lane(unsigned l) noexcept {
+        completion c[poll_batch];
+        const auto n = lanes_[l].poll(c, poll_batch);
+        if (!n) {
+            self().core_fault(l, fault_cause::qp_fatal, wc_status::success);
+            return false;
+        }
+        for (unsigned i = 0; i < *n; ++i) dispatch(l, c[i]);
+        return *n != 0;
+    }
+
+    std::array<lane<B>, max_lanes> lanes_{};
+    unsigned slots_[max_lanes]{};
+    unsigned count_{};
+    unsigned hot_lane_{};
+    host_context<B>& context_;
+    endpoint_options options_;
+    channel_id channel_;
+    Port port_;
+    [[no_unique_address]] Handler handler_;
+    [[no_unique_address]] Detect detect_;
+    [[no_unique_address]] Clock clock_;
+    Oob oob_{};
+    oob_state oob_state_{oob_state::opening};
+    connection_blob own_{}, peer_{};
+    nanoseconds now_{};
+    bool opened_{}, begun_{};
+
+private:
+    static constexpr unsigned poll_batch = 32;
+    static constexpr unsigned spins_before_yield = 256;
+
+    struct seen {
+        std::uint32_t changes, down, gid, device;
+    };
+
+    bool any_port_up() noexcept {
+        for (unsigned l = 0; l < count_; ++l) if (port_of(l).up.load()) return true;
+        return false;
+    }
+
+    status open() {
+        if (opened_) return {};
+        if (options_.lanes == 0 || options_.lanes > max_lanes || options_.first_lane >= options_.lanes || options_.window == 0 ||
+            options_.window > max_window || (options_.window & (options_.window - 1)) != 0 || options_.max_chunk == 0 || options_.max_chunk > 1u << 30)
+            return errc::invalid_argument;
+        auto ports = self().choose_lanes(context_.shape(), port_);
+        if (!ports) return ports.error();
+        count_ = ports->size();
+        if (options_.first_lane >= count_) return status{errc::no_port, options_.first_lane};
+        own_ = connection_blob{};
+        own_.nonce = detail::random_word(options_.seed);
+        own_.session = options_.session;
+        own_.channel = channel_.value;
+        own_.lanes = static_cast<std::uint8_t>(count_);
+        own_.group = static_cast<std::uint8_t>(group);
+        own_.max_chunk = options_.max_chunk;
+        const topology& t = context_.shape();
+        for (unsigned l = 0; l < count_; ++l) {
+            auto slot = context_.open((*ports)[l]);
+            if (!slot) return on_lane(slot.error(), l);
+            slots_[l] = *slot;
+            if (status s = lanes_[l].create(port_of(l).port, l, self().shape(), own_.nonce); !s) return on_lane(s, l);
+            auto end = lanes_[l].end();
+            auto attributes = port_of(l).port.query();
+            if (!end || !attributes) return on_lane(end ? attributes.error() : end.error(), l);
+            blob_lane& b = own_.lane[l];
+            b.port = port_of(l).name;
+            b.end = *end;
+            b.rail = t.ports[(*ports)[l].value].rail.value;
+            b.up = attributes->state == port_state::active;
+            b.link = static_cast<std::uint8_t>(attributes->link);
+        }
+        own_.host = t.hosts[t.host_of((*ports)[0]).value].name.view();
+        if (status s = self().fill(own_); !s) return s;
+        opened_ = true;
+        return {};
+    }
+    static status on_lane(status s, unsigned l) noexcept {
+        s.lane = static_cast<std::uint8_t>(l);
+        return s;
+    }
+
+    void watch(unsigned l) noexcept {
+        open_port<B>& p = port_of(l);
+        seen_[l] = {p.changes.load(), p.down_events.load(), p.gid_events.load(), p.device_events.load()};
+    }
+
+    void poll_others() noexcept {
+        for (unsigned l = 0; l < count_; ++l)
+            if (l != hot_lane_) (void)poll_lane(l);
+    }
+
+    /// The unhurried part of a pass: events, control ways, fences, timers.
+    VCCL_NOINLINE void look_after() noexcept {
+        next_look_ = now_ + detect_.times().poll_interval;
+        const bool query = now_ >= next_query_;
+        if (query) next_query_ = now_ + query_interval;
+        context_.poll_events(query);
+        for (unsigned l = 0; l < count_; ++l) look_at_port(l);
+        poll_others();
+        look_at_oob();
+        for (unsigned l = 0; l < count_ && fencing_ != 0; ++l)
+            if (fencing_ >> l & 1) look_at_fence(l);
+        self().core_tick();
+    }
+
+    void look_at_port(unsigned l) noexcept {
+        open_port<B>& p = port_of(l);
+        seen& s = seen_[l];
+        const std::uint32_t changes = p.changes.load(std::memory_order_acquire);
+        if (changes == s.changes) return;
+        const seen before = s;
+        s.changes = changes;
+        s.down = p.down_events.load();
+        s.gid = p.gid_events.load();
+        s.device = p.device_events.load();
+        if (!detect_.times().use_events) return;
+        if (s.device != before.device) self().core_fault(l, fault_cause::qp_fatal, wc_status::success);
+        const bool up = p.up.load();
+        // Down and up again between two looks: the QPs may have given up meanwhile, so it counts as down.
+        if (s.down != before.down) self().core_port(l, false);
+        self().core_port(l, up);
+        if (s.gid != before.gid && up) {
+            auto end = lanes_[l].end();
+            if (end && std::memcmp(end->gid, own_.lane[l].end.gid, sizeof end->gid) != 0) {
+                std::memcpy(own_.lane[l].end.gid, end->gid, sizeof end->gid);
+                self().core_fault(l, fault_cause::gid_change, wc_status::success);
+            }
+        }
+    }
+
+    void look_at_oob() noexcept {
+        const oob_state s = oob_.advance(now_);
+        if (s != oob_state_) {
+            if (s == oob_state::up || oob_state_ == oob_state::up || s == oob_state::refused) self().core_oob(s == oob_state::up, s == oob_state::refused);
+            oob_state_ = s;
+        }
+        control_message m;
+        for (unsigned n = 0; n < 16; ++n) {
+            const std::size_t bytes = oob_.receive(std::as_writable_bytes(std::span(&m, 1)));
+            if (bytes == 0) break;
+            take_message(m, bytes);
+        }
+    }
+
+    void look_at_fence(unsigned l) noexcept {
+        (void)poll_lane(l);
+        if (!lanes_[l].drained() && now_ < fence_until_[l]) return;
+        fencing_ &= ~(1u << l);
+        self().core_fenced(l, (unfenceable_ >> l & 1) == 0);
+    }
+
+    /// A message of either control way. What is not of this connection is not looked at any further.
+    void take_message(const control_message& m, std::size_t bytes) noexcept {
+        if (bytes < offsetof(control_message, end) || m.magic != control_message::magic_value || m.version != wire_version || m.connection != self().connection()) return;
+        if (m.count > max_window && m.kind == control_kind::sync) return;
+        if (bytes < m.size()) return;
+        self().core_message(m);
+    }
+
+    VCCL_ALWAYS_INLINE void dispatch(unsigned l, const completion& c) noexcept {
+        const wr_id id{c.wr_id};
+        lane<B>& lane = lanes_[l];
+        // The line that drops an old generation's completions: their WRs are accounted for already.
+        if (id.generation() != (lane.generation() & 0xffff)) return;
+        if constexpr (detail::hears_completions<Handler>) handler_.on_polled(c);
+        wr_account& account = lane.account(id.qp());
+        const wr_kind kind = id.kind();
+        if (kind == wr_kind::arrival || kind == wr_kind::control_recv) --account.receives;
+        else account.retire(id.mark());
+        if (c.status != wc_status::success) [[unlikely]] {
+            failed(l, c, kind);
+            return;
+        }
+        if (kind == wr_kind::arrival) self().on_arrival(l, id.qp(), id.generation(), c);
+        else if (kind == wr_kind::flush) self().on_flush(l, id.mark(), true);
+        else if (kind == wr_kind::control_recv) controlled(l, id.mark(), c.byte_len);
+    }
+
+    VCCL_COLD void controlled(unsigned l, std::uint64_t slot, std::size_t bytes) noexcept {
+        control_message m{};
+        std::memcpy(static_cast<void*>(&m), &lanes_[l].control_buffer(slot), bytes < sizeof m ? bytes : sizeof m);
+        (void)lanes_[l].repost_control(slot);
+        take_message(m, bytes);
+    }
+
+    VCCL_COLD void failed(unsigned l, const completion& c, wr_kind kind) noexcept {
+        if (kind == wr_kind::flush) self().on_flush(l, wr_id{c.wr_id}.mark(), false);
+        if (fencing_ >> l & 1 || !lanes_[l].connected()) return;
+        verdict v = stock_verdict(c.status);
+        if constexpr (detail::judges_errors<Handler>) v = handler_.on_error(c);
+        if (v == verdict::fail_over) {
+            self().core_fault(l, detail::cause_of(c.status), c.status);
+            return;
+        }
+        status s{detail::errc_of(c.status), c.qp.value};
+        s.wc = c.status;
+        s.lane = static_cast<std::uint8_t>(l);
+        s.vendor = static_cast<std::uint8_t>(c.vendor);
+        self().core_fail(s);
+    }
+
+    seen seen_[max_lanes]{};
+    nanoseconds next_look_{}, next_query_{}, fence_until_[max_lanes]{};
+    std::uint32_t fencing_{}, unfenceable_{};
+    std::uint64_t pass_{};
+};
+
+}  // namespace vccl::inline v0

@@ -1,0 +1,135 @@
+#pragma once
+/// \file
+/// Who drives an endpoint: the caller's own thread (`caller_driven`), or a proxy thread that serves many
+/// (`proxy_thread`). A proxied endpoint's send/recv may be called from one user thread; handlers run on the proxy.
+
+#include <vccl/base/clock.hpp>
+#include <vccl/base/status.hpp>
+
+#include <atomic>
+#include <mutex>
+#include <sched.h>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace vccl::inline v0 {
+
+/// progress() is called by whoever waits.
+struct caller_driven {
+    using policy_axis = axis::progress;
+};
+/// A `proxy` calls it, from its own thread.
+struct proxy_thread {
+    using policy_axis = axis::progress;
+};
+
+/// One thread that drives endpoints in turn. Endpoints attach and detach at any time; the thread naps when all of them
+/// have been idle for a while.
+class proxy {
+public:
+    struct passenger {
+        void* self{};
+        bool (*pass)(void*) noexcept {};
+    };
+
+    proxy() : thread_([this] { run(); }) {}
+    proxy(const proxy&) = delete;
+    ~proxy() {
+        stop_.store(true, std::memory_order_release);
+        thread_.join();
+    }
+
+    void attach(passenger p) {
+        std::lock_guard lock(mutex_);
+        passengers_.push_back(p);
+    }
+    /// Effects: after it returns the proxy no longer touches the endpoint.
+    void detach(void* self) noexcept {
+        std::lock_guard lock(mutex_);
+        std::erase_if(passengers_, [self](const passenger& p) { return p.self == self; });
+    }
+
+private:
+    static constexpr unsigned spins_before_yield = 256;
+
+    void run() {
+        for (unsigned idle = 0; !stop_.load(std::memory_order_acquire);) {
+            bool moved = false;
+            {
+                std::lock_guard lock(mutex_);
+                for (passenger& p : passengers_) moved |= p.pass(p.self);
+            }
+            idle = moved ? 0 : idle + 1;
+            if (idle > spins_before_yield) ::sched_yield();
+        }
+    }
+
+    std::mutex mutex_;
+    std::vector<passenger> passengers_;
+    std::atomic<bool> stop_{};
+    std::thread thread_;
+};
+
+/// An endpoint whose owner is a proxy. The user's calls take a lock that the proxy holds for one pass of this endpoint.
+template <class Endpoint>
+class proxied {
+public:
+    using backend = typename Endpoint::backend;
+
+    template <class... Args>
+    explicit proxied(proxy& driver, Args&&... args) : driver_(driver), endpoint_(std::forward<Args>(args)...) {
+        driver_.attach({this, [](void* self) noexcept { return static_cast<proxied*>(self)->pass(); }});
+    }
+    proxied(const proxied&) = delete;
+    ~proxied() { driver_.detach(this); }
+
+    auto local_info() { return locked([](auto& e) { return e.local_info(); }); }
+    template <class Blob>
+    status begin_connect(const Blob& remote) { return locked([&](auto& e) { return e.begin_connect(remote); }); }
+    template <class Blob>
+    status connect(const Blob& remote, nanoseconds timeout) {
+        if (status s = begin_connect(remote); !s) return s;
+        return wait_for(timeout, [](auto& e) { return e.connected(); });
+    }
+    template <class View>
+    auto send(const View& v) noexcept { return locked([&](auto& e) { return e.send(v); }); }
+    template <class View>
+    auto recv(const View& v) noexcept { return locked([&](auto& e) { return e.recv(v); }); }
+    template <class Sequence>
+    status wait(Sequence s, nanoseconds timeout) noexcept { return wait_for(timeout, [s](auto& e) { return e.ended(s); }); }
+    status health() const noexcept { return locked([](auto& e) { return e.health(); }); }
+
+    /// Runs `f(endpoint)` while the proxy keeps off: for what has no call of its own here.
+    template <class F>
+    auto locked(F&& f) const noexcept(noexcept(f(std::declval<Endpoint&>()))) {
+        std::lock_guard lock(mutex_);
+        return f(endpoint_);
+    }
+
+private:
+    bool pass() noexcept {
+        std::unique_lock lock(mutex_, std::try_to_lock);
+        return lock && endpoint_.progress();
+    }
+
+    template <class Done>
+    status wait_for(nanoseconds timeout, Done&& done) noexcept {
+        const nanoseconds deadline = steady_clock{}.now() + timeout;
+        for (;;) {
+            {
+                std::lock_guard lock(mutex_);
+                if (done(endpoint_)) return {};
+                if (status s = endpoint_.health(); !s) return s;
+            }
+            if (steady_clock{}.now() >= deadline) return errc::timeout;
+            ::sched_yield();
+        }
+    }
+
+    proxy& driver_;
+    mutable std::mutex mutex_;
+    mutable Endpoint endpoint_;
+};
+
+}  // namespace vccl::inline v0

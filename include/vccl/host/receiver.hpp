@@ -1,0 +1,313 @@
+#pragma once
+/// \file
+/// The host-proxy receiver: posts receives, grants them, keeps the ledger, and owns the channel's epoch and lane.
+/// From recv() to the end of a chunk: recv (ledger) -> hot (grants it) -> on_arrival (ledger's bit; flush) -> delivered.
+/// Owner thread only. Buffers: a posted receive may be written until its chunk has ended; docs/threading.md.
+
+#include <vccl/channel/receiver_core.hpp>
+#include <vccl/host/core_access.hpp>
+#include <vccl/host/endpoint.hpp>
+
+namespace vccl::inline v0 {
+
+template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock, class Oob>
+class basic_host_receiver : public endpoint<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler, Detect, Clock, Oob>,
+                            public detail::core_access<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
+    using base = endpoint<basic_host_receiver, B, Port, Group, Handler, Detect, Clock, Oob>;
+    using core_type = receiver_core<basic_host_receiver, Failback>;
+    friend base;
+    friend detail::core_access<basic_host_receiver>;
+    friend core_type;
+    friend channel_core<basic_host_receiver>;
+
+public:
+    basic_host_receiver(host_context<B>& context, gpu_id gpu, channel_id channel, const endpoint_options& options = {}, Port port = {},
+                        Handler handler = {}, Failback failback = {}, Detect detect = {}, Clock clock = {})
+        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), gpu_(gpu), failback_(failback) {}
+    basic_host_receiver(host_context<B>& context, port_id primary, channel_id channel, const endpoint_options& options = {}, Port port = {},
+                        Handler handler = {}, Failback failback = {}, Detect detect = {}, Clock clock = {})
+        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), primary_(primary), has_primary_(true), failback_(failback) {}
+    ~basic_host_receiver() {
+        if (core_ && !core_->over()) core_->fail(status{errc::aborted});
+    }
+
+    /// Effects: posts a receive; never blocks; the grant goes out in progress(). Errors: not_connected, would_block (the
+    /// window is full), too_large, not_registered, out_of_range, or why the channel ended.
+    result<sequence> recv(const memory_view& room) noexcept {
+        if (!core_) return errc::not_connected;
+        if (core_->over()) return core_->why();
+        if (room.bytes > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
+        if (status s = room.check(); !s) return s;
+        if (core_->full()) return status{errc::would_block, this->options_.window};
+        room.region->hold();
+        return core_->post(room.addr, static_cast<std::uint32_t>(room.bytes), room.region);
+    }
+
+    /// Everything below this has been received, flush included.
+    sequence received() const noexcept { return sequence{core_ ? core_->head() : 0}; }
+    sequence next() const noexcept { return sequence{core_ ? core_->tail() : 0}; }
+
+    /// The outcome of a chunk that ended: its bytes, or message_too_long. Kept until `window` more receives were posted;
+    /// then invalid_argument. would_block while it has not ended.
+    result<std::uint64_t> outcome(sequence s) const noexcept {
+        if (!core_ || s.value >= core_->tail()) return errc::invalid_argument;
+        if (s.value >= core_->head()) return core_->over() ? core_->why() : status{errc::would_block};
+        if (core_->tail() - s.value > this->options_.window) return errc::invalid_argument;
+        const incoming& c = const_cast<core_type&>(*core_).at(s.value);
+        if (c.too_long) return errc::message_too_long;
+        return c.bytes;
+    }
+
+    /// Effects: progresses until chunk `s` has been received. Returns: its bytes. Errors: as outcome(), timeout.
+    result<std::uint64_t> wait(sequence s, nanoseconds timeout) noexcept {
+        if (!core_) return errc::not_connected;
+        if (s.value >= core_->tail()) return errc::invalid_argument;
+        if (status w = this->wait_until(timeout, [&] { return core_->head() > s.value; }); !w) return w;
+        return outcome(s);
+    }
+
+    /// Has the chunk ended?
+    bool ended(sequence s) const noexcept { return core_ && core_->head() > s.value; }
+
+    /// Effects: progresses until the sender has closed (ok), or the channel failed, or `timeout`.
+    status wait_closed(nanoseconds timeout) noexcept {
+        if (!core_) return errc::not_connected;
+        const status s = this->wait_until(timeout, [&] { return core_->state() == channel_state::closed; });
+        return s.code == errc::closed ? status{} : s;
+    }
+    void abort() noexcept {
+        if (core_) core_->fail(status{errc::aborted});
+    }
+
+    lane_id active_lane() const noexcept { return lane_id{static_cast<std::uint8_t>(core_ ? core_->active() : 0)}; }
+    channel_state state() const noexcept { return core_ ? core_->state() : channel_state::connecting; }
+    vccl::epoch epoch() const noexcept { return core_ ? core_->epoch() : vccl::epoch{}; }
+    /// Immediates that were recognised as old news and dropped.
+    std::uint64_t stale_arrivals() const noexcept { return stale_; }
+
+private:
+    // --- executor of receiver_core ---
+
+    bool prepare(unsigned l, lane_end& own) noexcept {
+        lane<B>& lane = this->lanes_[l];
+        if (!lane.renew(core_->lanes()[l].generation)) return false;
+        auto end = lane.end();
+        if (!end) return false;
+        own = *end;
+        std::fill(std::begin(owed_[l]), std::end(owed_[l]), 0u);
+        return true;
+    }
+    bool join(unsigned l, const lane_end& peer) noexcept { return static_cast<bool>(this->lanes_[l].connect(peer)); }
+
+
+    static constexpr unsigned rearm_batch = 16;
+    static constexpr std::uint32_t flush_bytes = 8;
+
+    result<lane_list> choose_lanes(const topology& t, const Port& policy) const noexcept {
+        return has_primary_ ? lanes_for(t, primary_, this->channel_, policy, this->options_.lanes)
+                            : lanes_for(t, gpu_, this->channel_, policy, this->options_.lanes);
+    }
+
+    lane_shape shape() const noexcept {
+        lane_shape s{};
+        s.group = Group::count;
+        s.send_depth = 2 * this->options_.window + 16;
+        s.recv_depth = this->options_.window + 2 * rearm_batch;
+        s.inline_bytes = 4 * sizeof(cts_slot);
+        s.flush = this->options_.flush != flush_mode::none;
+        s.timers = this->options_.timers;
+        return s;
+    }
+
+    status fill(connection_blob& b) {
+        staging_.reset(new (std::nothrow) cts_slot[max_window]{});
+        if (!staging_) return errc::no_memory;
+        auto m = this->context_.register_memory(staging_.get(), max_window * sizeof(cts_slot));
+        if (!m) return m.error();
+        staging_memory_ = std::move(*m);
+        b.role = endpoint_role::receiver;
+        for (unsigned i = 0; i < sizeof b.secret.bytes; i += 8) {
+            const std::uint64_t word = detail::random_word(0);
+            std::memcpy(b.secret.bytes + i, &word, 8);
+        }
+        auto where = this->oob_.listen(this->options_.oob, b.secret);
+        if (!where) return where.error();
+        b.oob = *where;
+        return {};
+    }
+
+    status accept(std::uint64_t connection, std::uint32_t up) noexcept {
+        connection_ = connection;
+        limit_ = this->options_.window < this->peer_.ring_depth ? this->options_.window : this->peer_.ring_depth;
+        typename core_type::options o;
+        static_cast<core_options&>(o) = this->core_settings(connection);
+        o.window = this->options_.window;
+        o.first_lane = this->options_.first_lane;
+        core_.emplace(*this, o, failback_);
+        for (unsigned l = 0; l < this->count_; ++l)
+            if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
+        core_->connected(up, this->now_);
+        return {};
+    }
+
+    bool hot() noexcept {
+        bool moved = this->poll_lane(this->hot_lane_);
+        if (core_->head() != core_->tail()) {
+            deliver();
+            moved |= grant();
+        }
+        if (moved) quiet_since_ = this->now_;
+        else if (acked_ != core_->head() && this->now_ - quiet_since_ >= this->options_.ack_delay) acknowledge();
+        return moved;
+    }
+
+    void deliver() noexcept {
+        core_->deliver([this](sequence s, incoming& c) {
+            c.region->drop();
+            if constexpr (detail::hears_chunks<Handler>) {
+                chunk_report r{};
+                r.sequence = s;
+                r.bytes = c.bytes;
+                r.lane = lane_id{c.lane};
+                r.epoch = vccl::epoch{c.epoch};
+                if (c.too_long) r.outcome = errc::message_too_long;
+                this->handler_.on_done(r);
+            }
+        });
+    }
+
+    /// Writes the CTS slots of all receives that wait for one; a run of neighbours goes out as one WRITE.
+    bool grant() noexcept {
+        if (!core_->may_grant()) return false;
+        std::uint64_t s = 0;
+        if (!core_->next_grant(limit_, s)) return false;
+        const unsigned l = core_->active();
+        this->hot_lane_ = l;
+        const std::uint32_t generation = core_->lanes()[l].generation, epoch = core_->epoch().value;
+        do {
+            if (!this->lanes_[l].room(0)) return false;
+            const std::uint64_t first = s, wrap = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1));
+            std::uint64_t n = 0;
+            do {
+                const incoming& c = core_->at(s);
+                cts_slot& slot = staging_[s & (max_window - 1)];
+                slot.sequence = s;
+                slot.addr = c.addr;
+                slot.length = c.length;
+                slot.rkey = c.region->remote[this->slots_[l]].value;
+                slot.epoch = epoch;
+                slot.generation = static_cast<std::uint16_t>(generation);
+                slot.lane = static_cast<std::uint8_t>(l);
+                slot.reserved = 0;
+                slot.acked = core_->head();
+                slot.check = check_of(slot);
+                core_->granted(s);
+                ++n;
+            } while (n < wrap && core_->next_grant(limit_, s) && s == first + n);
+            if (!write_slots(l, first, n)) return true;
+        } while (core_->next_grant(limit_, s));
+        acked_ = core_->head();
+        return true;
+    }
+
+    bool write_slots(unsigned l, std::uint64_t first, std::uint64_t n) noexcept {
+        work w{};
+        w.op = work_op::write;
+        w.length = static_cast<std::uint32_t>(n * sizeof(cts_slot) - sizeof(cts_slot::pad));
+        w.local_addr = reinterpret_cast<std::uint64_t>(&staging_[first & (max_window - 1)]);
+        w.lkey = staging_memory_.region()->local[this->slots_[l]];
+        w.remote_addr = this->peer_.ring_addr + sizeof(ack_line) + (first & (this->peer_.ring_depth - 1)) * sizeof(cts_slot);
+        return write_to_sender(l, w);
+    }
+
+    bool write_to_sender(unsigned l, work& w) noexcept {
+        w.rkey = rkey{this->peer_.lane[l].ring_rkey};
+        if (w.length <= this->lanes_[l].inline_bytes()) w.flags = work_flags::inlined;
+        if (this->lanes_[l].post(0, wr_kind::grant, w)) return true;
+        this->core_fault(l, fault_cause::local_error, wc_status::success);
+        return false;
+    }
+
+    /// An acknowledgement on its own: no receive was posted for it to ride on.
+    void acknowledge() noexcept {
+        const unsigned l = core_->active();
+        if (!core_->may_grant() || !this->lanes_[l].room(0)) return;
+        acked_ = core_->head();
+        work w{};
+        w.op = work_op::write;
+        w.length = sizeof acked_;
+        w.local_addr = reinterpret_cast<std::uint64_t>(&acked_);
+        w.remote_addr = this->peer_.ring_addr;
+        (void)write_to_sender(l, w);
+    }
+
+    VCCL_ALWAYS_INLINE void on_arrival(unsigned l, unsigned queue, std::uint32_t generation, const completion& c) noexcept {
+        if (++owed_[l][queue] >= rearm_batch) {
+            (void)this->lanes_[l].post_arrivals(queue, owed_[l][queue]);
+            owed_[l][queue] = 0;
+        }
+        std::uint64_t s = 0;
+        using arrival = typename core_type::arrival;
+        switch (core_->on_immediate(l, generation, immediate{c.immediate}, c.byte_len, this->now_, s)) {
+            case arrival::complete: complete(l, s); break;
+            case arrival::part: break;
+            case arrival::stale: ++stale_; break;
+            case arrival::violation: this->core_fail(status{errc::protocol_violation, c.immediate}); break;
+        }
+    }
+
+    void complete(unsigned l, std::uint64_t s) noexcept {
+        incoming& c = core_->at(s);
+        const bool flushed = c.bytes != 0 && (this->options_.flush == flush_mode::always || (this->options_.flush == flush_mode::device && c.region->device));
+        if (!flushed) {
+            c.phase = chunk_phase::received;
+            return;
+        }
+        flush(l, s, c);
+    }
+
+    /// A READ of the chunk's last bytes through the NIC that wrote them: what it returns lies behind the writes (G9).
+    VCCL_NOINLINE void flush(unsigned l, std::uint64_t s, incoming& c) noexcept {
+        c.phase = chunk_phase::flushing;
+        lane<B>& lane = this->lanes_[l];
+        work w{};
+        w.op = work_op::read;
+        w.length = c.bytes < flush_bytes ? static_cast<std::uint32_t>(c.bytes) : flush_bytes;
+        w.remote_addr = c.addr + c.bytes - w.length;
+        w.rkey = c.region->remote[this->slots_[l]];
+        w.local_addr = reinterpret_cast<std::uint64_t>(&staging_[0].pad[0]);
+        w.lkey = staging_memory_.region()->local[this->slots_[l]];
+        const std::uint64_t n = lane.account(lane.flush_index).posted + 1;
+        if (!lane.room(lane.flush_index) || !lane.post(lane.flush_index, wr_kind::flush, w, true)) {
+            this->core_fault(l, fault_cause::local_error, wc_status::success);
+            return;
+        }
+        flushing_[l][n & (max_window - 1)] = s;
+    }
+    void on_flush(unsigned l, std::uint64_t n, bool ok) noexcept { core_->flushed(flushing_[l][n & (max_window - 1)], ok); }
+
+    void core_message(const control_message& m) noexcept { core_->on_message(m, this->now_); }
+
+    void end_all() noexcept {
+        for (std::uint64_t s = core_->head(); s != core_->tail(); ++s) core_->at(s).region->drop();
+    }
+
+    core_type& core() noexcept { return *core_; }
+    const core_type& core() const noexcept { return *core_; }
+    std::uint64_t connection() const noexcept { return connection_; }
+    nanoseconds now() const noexcept { return this->now_; }
+
+    gpu_id gpu_{};
+    port_id primary_{};
+    bool has_primary_{};
+    Failback failback_;
+    std::unique_ptr<cts_slot[]> staging_;
+    memory staging_memory_;
+    std::optional<core_type> core_;
+    std::uint64_t connection_{}, limit_{}, acked_{}, stale_{};
+    nanoseconds quiet_since_{};
+    std::uint32_t owed_[max_lanes][Group::count]{};
+    std::uint64_t flushing_[max_lanes][max_window]{};
+};
+
+}  // namespace vccl::inline v0

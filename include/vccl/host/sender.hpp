@@ -1,0 +1,261 @@
+#pragma once
+/// \file
+/// The host-proxy sender: chunks in order to one receiver, over whichever lane the receiver's grants name.
+/// From send() to the end of a chunk: send (records) -> hot (reads the CTS slot, posts the parts) -> acknowledged
+/// (retires). A fault is the same walk: the core rolls the cursor back and hot() posts again. Owner thread only.
+///
+/// Buffers: a chunk's bytes must stay unchanged until the chunk is acknowledged (`wait`, or `on_done`), not merely until
+/// the NIC completes it. docs/threading.md.
+
+#include <vccl/channel/sender_core.hpp>
+#include <vccl/host/core_access.hpp>
+#include <vccl/host/endpoint.hpp>
+
+namespace vccl::inline v0 {
+
+template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock, class Oob>
+class basic_host_sender : public endpoint<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler, Detect, Clock, Oob>,
+                          public detail::core_access<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
+    using base = endpoint<basic_host_sender, B, Port, Group, Handler, Detect, Clock, Oob>;
+    using core_type = sender_core<basic_host_sender, Log>;
+    friend base;
+    friend detail::core_access<basic_host_sender>;
+    friend core_type;
+    friend channel_core<basic_host_sender>;
+
+public:
+    using log_type = Log;
+
+    /// Sends from `gpu`'s nearest port (or the one that the port policy names), with its backups.
+    basic_host_sender(host_context<B>& context, gpu_id gpu, channel_id channel, const endpoint_options& options = {}, Port port = {},
+                      Handler handler = {}, Log log = {}, Detect detect = {}, Clock clock = {})
+        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), gpu_(gpu), log_(std::move(log)) {}
+    /// The same, on a machine without GPUs: from this port.
+    basic_host_sender(host_context<B>& context, port_id primary, channel_id channel, const endpoint_options& options = {}, Port port = {},
+                      Handler handler = {}, Log log = {}, Detect detect = {}, Clock clock = {})
+        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), primary_(primary), has_primary_(true), log_(std::move(log)) {}
+    ~basic_host_sender() {
+        if (core_ && !core_->over()) core_->fail(status{errc::aborted});
+    }
+
+    /// Effects: queues a chunk; never blocks; the bytes go out in progress(). Errors: not_connected, would_block (the
+    /// rollback FIFO is full), too_large, not_registered, out_of_range, or why the channel ended.
+    result<sequence> send(const memory_view& bytes) noexcept {
+        if (!core_) return errc::not_connected;
+        if (core_->over()) return core_->why();
+        if (bytes.bytes > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
+        if (bytes.bytes != 0 || bytes.region)
+            if (status s = bytes.check(); !s) return s;
+        if (core_->full()) return status{errc::would_block, static_cast<std::uint32_t>(Log::capacity)};
+        outgoing o{};
+        o.addr = bytes.addr;
+        o.length = static_cast<std::uint32_t>(bytes.bytes);
+        o.region = bytes.region;
+        if (o.region) o.region->hold();
+        return core_->push(o);
+    }
+
+    /// Everything below this has been received by the peer.
+    sequence acknowledged() const noexcept { return sequence{core_ ? core_->acked() : 0}; }
+    /// The next sequence that send() will return.
+    sequence next() const noexcept { return sequence{core_ ? core_->tail() : 0}; }
+
+    /// Effects: progresses until chunk `s` is acknowledged. Errors: message_too_long if the receive was smaller (its bytes
+    /// were not sent; the channel goes on), timeout, or why the channel ended.
+    status wait(sequence s, nanoseconds timeout) noexcept {
+        if (!core_) return errc::not_connected;
+        if (s.value >= core_->tail()) return errc::invalid_argument;
+        if (status w = this->wait_until(timeout, [&] { return core_->acked() > s.value; }); !w) return w;
+        if (core_->tail() - s.value <= Log::capacity && core_->at(s.value).too_long) return errc::message_too_long;
+        return {};
+    }
+    /// Has the chunk ended?
+    bool ended(sequence s) const noexcept { return core_ && core_->acked() > s.value; }
+    status wait_all(nanoseconds timeout) noexcept { return next().value == 0 ? status{} : this->wait_until(timeout, [&] { return !core_->outstanding(); }); }
+
+    /// Effects: waits for everything to be acknowledged, then closes both ends in order.
+    status close(nanoseconds timeout) noexcept {
+        if (!core_) return errc::not_connected;
+        const nanoseconds deadline = this->clock_.now() + timeout;
+        if (status s = wait_all(timeout); !s) return s;
+        core_->part(this->now_);
+        const status s = this->wait_until(deadline - this->clock_.now(), [&] { return core_->state() == channel_state::closed; });
+        return s.code == errc::closed ? status{} : s;
+    }
+    /// Effects: ends the channel at both ends; nothing more is delivered.
+    void abort() noexcept {
+        if (core_) core_->fail(status{errc::aborted});
+    }
+
+    lane_id active_lane() const noexcept { return lane_id{static_cast<std::uint8_t>(this->hot_lane_)}; }
+    channel_state state() const noexcept { return core_ ? core_->state() : channel_state::connecting; }
+    vccl::epoch epoch() const noexcept { return core_ ? core_->epoch() : vccl::epoch{}; }
+
+private:
+    // --- executor of sender_core ---
+
+    /// The receiver offers a new half of a lane that is fenced here: reset, climb, answer with ours.
+    bool rebuild(unsigned l, const lane_end& peer, std::uint32_t generation, lane_end& own) noexcept {
+        lane<B>& lane = this->lanes_[l];
+        if (!lane.renew(generation)) return false;
+        auto end = lane.end();
+        if (!end || !lane.connect(peer)) return false;
+        own = *end;
+        return true;
+    }
+
+    /// What the receiver writes here: the acknowledgement line, then the CTS ring.
+    struct ring {
+        ack_line ack;
+        cts_slot slots[max_window];
+    };
+
+    result<lane_list> choose_lanes(const topology& t, const Port& policy) const noexcept {
+        return has_primary_ ? lanes_for(t, primary_, this->channel_, policy, this->options_.lanes)
+                            : lanes_for(t, gpu_, this->channel_, policy, this->options_.lanes);
+    }
+
+    lane_shape shape() const noexcept {
+        lane_shape s{};
+        s.group = Group::count;
+        s.send_depth = 256;
+        s.inline_bytes = this->options_.inline_bytes;
+        s.timers = this->options_.timers;
+        return s;
+    }
+
+    status fill(connection_blob& b) {
+        ring_.reset(new (std::nothrow) ring{});
+        if (!ring_) return errc::no_memory;
+        for (cts_slot& s : ring_->slots) s.sequence = ~std::uint64_t{0};
+        auto m = this->context_.register_memory(ring_.get(), sizeof(ring));
+        if (!m) return m.error();
+        ring_memory_ = std::move(*m);
+        b.role = endpoint_role::sender;
+        b.can_replay = Log::can_replay;
+        b.ring_addr = reinterpret_cast<std::uint64_t>(ring_.get());
+        b.ring_depth = max_window;
+        for (unsigned l = 0; l < this->count_; ++l) b.lane[l].ring_rkey = ring_memory_.region()->remote[this->slots_[l]].value;
+        return {};
+    }
+
+    status accept(std::uint64_t connection, std::uint32_t up) noexcept {
+        connection_ = connection;
+        if (status s = this->oob_.connect(this->peer_.oob, this->peer_.secret); !s) return s;
+        core_.emplace(*this, this->core_settings(connection), std::move(log_), Group::count);
+        for (unsigned l = 0; l < this->count_; ++l)
+            if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
+        core_->connected(up, this->now_);
+        return {};
+    }
+
+    bool hot() noexcept {
+        bool moved = this->poll_lane(this->hot_lane_);
+        moved |= acknowledged_to(std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire));
+        std::uint64_t s = 0;
+        while (core_->next_post(s)) {
+            cts_slot c;
+            read_slot(s, c);
+            const auto g = core_->judge(c, s);
+            if (g == core_type::grant::absent) break;
+            if (g == core_type::grant::violation) { core_->fail(status{errc::protocol_violation, c.lane}); break; }
+            moved |= acknowledged_to(c.acked);
+            if (!post_chunk(s, c)) break;
+            moved = true;
+        }
+        return moved;
+    }
+
+    /// The slot is written by the receiver's NIC: the acquire pairs with the order in which an RDMA WRITE lands, and
+    /// `check` rejects a slot that is half written.
+    void read_slot(std::uint64_t s, cts_slot& out) const noexcept {
+        cts_slot& slot = ring_->slots[s & (max_window - 1)];
+        constexpr unsigned words = offsetof(cts_slot, pad) / 8;
+        std::uint64_t w[words];
+        auto* from = reinterpret_cast<std::uint64_t*>(&slot);
+        w[0] = std::atomic_ref(from[0]).load(std::memory_order_acquire);
+        for (unsigned i = 1; i < words; ++i) w[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);
+        std::memcpy(&out, w, sizeof w);
+    }
+
+    bool acknowledged_to(std::uint64_t upto) noexcept {
+        if (upto <= core_->acked()) return false;
+        core_->acknowledge(upto, [this](sequence s, outgoing& o) { retired(s, o); });
+        return true;
+    }
+
+    void retired(sequence s, outgoing& o) noexcept {
+        if (o.region) o.region->drop();
+        if constexpr (detail::hears_chunks<Handler>) {
+            chunk_report r{};
+            r.sequence = s;
+            r.bytes = o.too_long ? 0 : o.length;
+            r.lane = lane_id{o.lane};
+            r.epoch = core_->epoch();
+            if (o.too_long) r.outcome = errc::message_too_long;
+            this->handler_.on_done(r);
+        }
+    }
+
+    /// Posts the parts of chunk `s` that the receiver does not have, each on its own QP. False: the queues are full.
+    bool post_chunk(std::uint64_t s, const cts_slot& c) noexcept {
+        outgoing& o = core_->at(s);
+        lane<B>& lane = this->lanes_[c.lane];
+        o.too_long = o.length > c.length;
+        const chunk_cut cut = o.too_long ? chunk_cut{1, 0} : cut_chunk(o.length, Group::count);
+        for (unsigned p = 0; p < cut.parts; ++p)
+            if (!lane.room(queue_of(s, p))) return false;
+        work w{};
+        w.op = work_op::write_imm;
+        w.rkey = rkey{c.rkey};
+        if (o.region) w.lkey = o.region->local[this->slots_[c.lane]];
+        for (unsigned p = 0; p < cut.parts; ++p) {
+            if (o.arrived >> p & 1) continue;
+            const std::uint64_t at = std::uint64_t{p} * cut.part_bytes;
+            w.local_addr = o.addr + at;
+            w.remote_addr = c.addr + at;
+            w.length = o.too_long ? 0 : static_cast<std::uint32_t>(o.length - at < cut.part_bytes ? o.length - at : cut.part_bytes);
+            w.immediate = immediate::make(c.epoch, s, p, cut.parts, o.too_long).raw;
+            w.flags = w.length <= lane.inline_bytes() && o.region && !o.region->device ? work_flags::inlined : work_flags::none;
+            if (status e = lane.post(queue_of(s, p), wr_kind::data, w); !e) {
+                core_->posted(s, c.lane);
+                this->core_fault(c.lane, fault_cause::local_error, wc_status::success);
+                return false;
+            }
+        }
+        core_->posted(s, c.lane);
+        this->hot_lane_ = c.lane;
+        return true;
+    }
+    static constexpr unsigned queue_of(std::uint64_t s, unsigned part) noexcept { return static_cast<unsigned>((s + part) % Group::count); }
+
+    void on_arrival(unsigned, unsigned, std::uint32_t, const completion&) noexcept {}
+    void on_flush(unsigned, std::uint64_t, bool) noexcept {}
+    void core_message(const control_message& m) noexcept {
+        core_->on_message(m, this->now_, [this](sequence s, outgoing& o) { retired(s, o); });
+    }
+
+    void end_all() noexcept {
+        for (std::uint64_t s = core_->acked(); s != core_->tail(); ++s) {
+            outgoing& o = core_->at(s);
+            if (o.region) o.region->drop();
+            o.region = nullptr;
+        }
+    }
+
+    core_type& core() noexcept { return *core_; }
+    const core_type& core() const noexcept { return *core_; }
+    std::uint64_t connection() const noexcept { return connection_; }
+    nanoseconds now() const noexcept { return this->now_; }
+
+    gpu_id gpu_{};
+    port_id primary_{};
+    bool has_primary_{};
+    Log log_;
+    std::unique_ptr<ring> ring_;
+    memory ring_memory_;
+    std::optional<core_type> core_;
+    std::uint64_t connection_{};
+};
+
+}  // namespace vccl::inline v0

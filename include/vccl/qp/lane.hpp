@@ -1,0 +1,275 @@
+#pragma once
+/// \file
+/// One lane at one end: the CQ, the QP group, the control QP and the flush QP of a port, with an account of every WR
+/// posted, so that "drained" is a fact. Owner thread of the endpoint only.
+
+#include <vccl/model/wire.hpp>
+#include <vccl/model/wr_id.hpp>
+#include <vccl/verbs/backend.hpp>
+
+#include <memory>
+#include <optional>
+
+namespace vccl::inline v0 {
+
+/// Sizes and timers of a lane's QPs.
+struct lane_shape {
+    unsigned group{1};
+    std::uint32_t send_depth{256};   ///< of each data QP
+    std::uint32_t recv_depth{0};     ///< of each data QP; 0 at the sender, which receives nothing there
+    std::uint32_t inline_bytes{64};
+    bool flush{false};
+    qp_timers timers{};
+};
+
+/// What one QP has taken and given back. Unsignaled WRs are retired by the next completion of their QP.
+struct wr_account {
+    std::uint64_t posted{};
+    std::uint64_t retired{};
+    std::uint32_t receives{};        ///< receive WRs outstanding
+
+    std::uint64_t in_queue() const noexcept { return posted - retired; }
+    bool drained() const noexcept { return posted == retired && receives == 0; }
+    /// A completion named the WR that was the `mark`-th (modulo 2^36): it and all before it are done.
+    void retire(std::uint64_t mark) noexcept {
+        constexpr std::uint64_t mask = (std::uint64_t{1} << 36) - 1;
+        retired += (mark - retired) & mask;
+    }
+};
+
+template <verbs_backend B>
+class lane {
+public:
+    using port_type = typename B::port;
+    using qp_type = typename port_type::qp;
+    static constexpr unsigned control_index = max_group, flush_index = max_group + 1, qp_slots = max_group + 2;
+    static constexpr unsigned control_receives = 16, control_sends = 8;
+
+    /// Effects: makes the CQ, QPs and control buffers on `port` and moves the QPs to INIT. `id` goes into every wr_id.
+    status create(port_type& port, unsigned id, const lane_shape& shape, std::uint64_t seed) noexcept {
+        port_ = &port;
+        id_ = id;
+        shape_ = shape;
+        random_ = seed * 0x9e3779b97f4a7c15u + id + 1;
+        if (shape_.inline_bytes > port.inline_limit()) shape_.inline_bytes = port.inline_limit();
+        const std::uint32_t depth = shape.group * (shape.send_depth + shape.recv_depth) + control_receives + control_sends + 2 * shape.recv_depth + 16;
+        auto cq = port.create_cq(depth);
+        if (!cq) return cq.error();
+        cq_.emplace(std::move(*cq));
+        buffers_.reset(new (std::nothrow) control_message[control_receives + control_sends]);
+        if (!buffers_) return errc::no_memory;
+        auto mr = port.register_memory(buffers_.get(), sizeof(control_message) * (control_receives + control_sends));
+        if (!mr) return mr.error();
+        buffers_mr_.emplace(std::move(*mr));
+        if (status s = make_qps(); !s) return s;
+        return init();
+    }
+
+    lane() = default;
+    lane(lane&&) = delete;
+    ~lane() {
+        for (auto& q : qps_) q.reset();
+        buffers_mr_.reset();
+        cq_.reset();
+    }
+
+    unsigned id() const noexcept { return id_; }
+    std::uint32_t generation() const noexcept { return generation_; }
+    std::uint32_t inline_bytes() const noexcept { return shape_.inline_bytes; }
+    unsigned group() const noexcept { return shape_.group; }
+    qp_type& qp(unsigned i) noexcept { return *qps_[i]; }
+    wr_account& account(unsigned i) noexcept { return accounts_[i]; }
+    bool connected() const noexcept { return connected_; }
+
+    /// How the peer reaches this half now.
+    result<lane_end> end() noexcept {
+        auto a = port_->query();
+        if (!a) return a.error();
+        lane_end e{};
+        e.generation = generation_;
+        for (unsigned i = 0; i < shape_.group; ++i) {
+            e.qpn[i] = qps_[i]->number().value;
+            e.psn[i] = psns_[i];
+        }
+        e.control_qpn = qps_[control_index]->number().value;
+        e.control_psn = psns_[control_index];
+        e.mtu = a->mtu;
+        e.lid = a->lid;
+        std::memcpy(e.gid, a->address.raw, sizeof e.gid);
+        return e;
+    }
+
+    /// Effects: INIT -> RTR -> RTS for every QP, towards the peer's half; posts the receives. The ladder is climbed here only.
+    status connect(const lane_end& peer) noexcept {
+        auto a = port_->query();
+        if (!a) return a.error();
+        for (unsigned i = 0; i < qp_slots; ++i) {
+            if (!qps_[i]) continue;
+            qp_peer p{};
+            p.mtu = peer.mtu != 0 && peer.mtu < a->mtu ? peer.mtu : a->mtu;
+            if (i == flush_index) {
+                p.number = qps_[i]->number();
+                p.first_psn = psn{psns_[i]};
+                p.address = a->address;
+                p.lid = a->lid;
+            } else {
+                p.number = qpn{i == control_index ? peer.control_qpn : peer.qpn[i]};
+                p.first_psn = psn{i == control_index ? peer.control_psn : peer.psn[i]};
+                std::memcpy(p.address.raw, peer.gid, sizeof peer.gid);
+                p.lid = peer.lid;
+            }
+            if (status s = qps_[i]->to_ready_to_receive(p, shape_.timers); !s) return s;
+            if (status s = qps_[i]->to_ready_to_send(psn{psns_[i]}, shape_.timers); !s) return s;
+        }
+        connected_ = true;
+        return {};
+    }
+
+    /// Effects: the QPs can write no memory when it returns ok (G2): moved to ERR, or else destroyed. Completions of what
+    /// was in their queues follow; poll until drained().
+    status silence() noexcept {
+        connected_ = false;
+        status worst{};
+        for (unsigned i = 0; i < qp_slots; ++i) {
+            if (!qps_[i]) continue;
+            if (qps_[i]->to_error()) continue;
+            const status s = qps_[i]->destroy();
+            if (s) { qps_[i].reset(); accounts_[i] = {}; }
+            else worst = s;
+        }
+        return worst;
+    }
+    bool drained() const noexcept {
+        for (const auto& a : accounts_) if (!a.drained()) return false;
+        return true;
+    }
+
+    /// Effects: a new generation on silenced QPs: through RESET, or destroyed and created anew where the driver cannot;
+    /// fresh PSNs. Completions of the old generation are told by their wr_id.
+    status renew(std::uint32_t generation) noexcept {
+        generation_ = generation;
+        bool reset = true;
+        for (auto& q : qps_) if (q && !q->to_reset()) reset = false;
+        for (unsigned i = 0; i < qp_slots; ++i) {
+            accounts_[i] = {};
+            if (wanted(i) && !qps_[i]) reset = false;
+        }
+        if (reset && init()) return {};
+        for (auto& q : qps_) q.reset();
+        for (auto& a : accounts_) a = {};
+        if (status s = make_qps(); !s) return s;
+        return init();
+    }
+
+    // --- data path ----------------------------------------------------------------------------------------------
+
+    result<unsigned> poll(completion* out, unsigned room) noexcept { return cq_->poll(out, room); }
+
+    /// Room for another WR in QP `i`'s send queue?
+    bool room(unsigned i) const noexcept { return accounts_[i].in_queue() < shape_.send_depth; }
+
+    /// Effects: posts `w` on QP `i`, signaled every quarter of the queue or when `loud`; its wr_id is made here.
+    status post(unsigned i, wr_kind kind, work& w, bool loud = false) noexcept {
+        wr_account& a = accounts_[i];
+        const std::uint64_t n = a.posted + 1;
+        if (loud || (n & (signal_every_ - 1)) == 0) w.flags = w.flags | work_flags::signaled;
+        w.wr_id = wr_id::make(kind, id_, i, generation_, n).raw;
+        const status s = qps_[i]->post(w);
+        if (s) a.posted = n;
+        return s;
+    }
+
+    /// Effects: gives data QP `i` `count` more receives for immediates to consume.
+    status post_arrivals(unsigned i, unsigned count) noexcept {
+        constexpr unsigned batch = 16;
+        recv_work r[batch];
+        for (auto& one : r) one.wr_id = wr_id::make(wr_kind::arrival, id_, i, generation_, 0).raw;
+        while (count != 0) {
+            const unsigned n = count < batch ? count : batch;
+            auto done = qps_[i]->post_recv(std::span<const recv_work>(r, n));
+            if (!done) return done.error();
+            accounts_[i].receives += *done;
+            if (*done < n) return {};
+            count -= n;
+        }
+        return {};
+    }
+
+    /// Effects: sends a control message on this lane. would_block if too many are unanswered by the NIC: it is repeated anyway.
+    status send_control(const control_message& m) noexcept {
+        wr_account& a = accounts_[control_index];
+        if (!connected_ || a.in_queue() >= control_sends) return errc::would_block;
+        control_message& slot = buffers_[control_receives + a.posted % control_sends];
+        std::memcpy(static_cast<void*>(&slot), &m, m.size());
+        work w{};
+        w.op = work_op::send;
+        w.local_addr = reinterpret_cast<std::uint64_t>(&slot);
+        w.length = static_cast<std::uint32_t>(m.size());
+        w.lkey = buffers_mr_->local_key();
+        return post(control_index, wr_kind::control, w, true);
+    }
+    /// A control message that came in: its buffer goes back with `repost_control`.
+    const control_message& control_buffer(std::uint64_t slot) const noexcept { return buffers_[slot]; }
+    status repost_control(std::uint64_t slot) noexcept {
+        recv_work r{};
+        r.wr_id = wr_id::make(wr_kind::control_recv, id_, control_index, generation_, slot).raw;
+        r.addr = reinterpret_cast<std::uint64_t>(&buffers_[slot]);
+        r.length = sizeof(control_message);
+        r.lkey = buffers_mr_->local_key();
+        auto n = qps_[control_index]->post_recv(std::span<const recv_work>(&r, 1));
+        if (n) accounts_[control_index].receives += *n;
+        return n.error();
+    }
+
+private:
+    bool wanted(unsigned i) const noexcept { return i < shape_.group || i == control_index || (i == flush_index && shape_.flush); }
+
+    status make_qps() noexcept {
+        for (unsigned i = 0; i < qp_slots; ++i) {
+            if (!wanted(i)) continue;
+            qp_limits l{};
+            l.inline_bytes = shape_.inline_bytes;
+            l.send_depth = i == control_index ? control_sends : shape_.send_depth;
+            l.recv_depth = i == control_index ? control_receives : i == flush_index ? 1 : shape_.recv_depth == 0 ? 1 : shape_.recv_depth;
+            auto q = port_->create_qp(*cq_, l);
+            if (!q) return q.error();
+            qps_[i].emplace(std::move(*q));
+        }
+        return {};
+    }
+
+    /// RESET -> INIT with fresh PSNs; the receives are posted before the peer can know the QP.
+    status init() noexcept {
+        for (unsigned i = 0; i < qp_slots; ++i) {
+            if (!qps_[i]) continue;
+            if (status s = qps_[i]->to_init(); !s) return s;
+            random_ ^= random_ << 13;
+            random_ ^= random_ >> 7;
+            random_ ^= random_ << 17;
+            psns_[i] = static_cast<std::uint32_t>(random_ >> 20) & 0xffffff;
+            if (i < shape_.group && shape_.recv_depth != 0)
+                if (status s = post_arrivals(i, shape_.recv_depth); !s) return s;
+        }
+        for (unsigned b = 0; b < control_receives; ++b)
+            if (status s = repost_control(b); !s) return s;
+        signal_every_ = 1;
+        while (signal_every_ * 2 <= shape_.send_depth / 4) signal_every_ *= 2;
+        return {};
+    }
+
+    port_type* port_{};
+    std::optional<typename port_type::cq> cq_;
+    std::optional<qp_type> qps_[qp_slots];
+    wr_account accounts_[qp_slots]{};
+    std::uint32_t psns_[qp_slots]{};
+    std::unique_ptr<control_message[]> buffers_;
+    std::optional<typename port_type::mr> buffers_mr_;
+    lane_shape shape_{};
+    std::uint64_t random_{1};
+    std::uint32_t generation_{1};
+    std::uint32_t signal_every_{32};
+    unsigned id_{};
+    bool connected_{};
+};
+
+}  // namespace vccl::inline v0
