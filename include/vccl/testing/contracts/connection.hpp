@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,11 +15,11 @@ namespace vccl::inline v0::testing {
 
 /// The value; a failure of the case when there is none.
 template <class T>
-T must(result<T> r, const char* what) {
+T must(result<T> r, const std::string& what) {
     REQUIRE_MESSAGE(r.has_value(), what << " failed: errc " << int(r.error().code) << ", detail " << r.error().detail);
     return std::move(*r);
 }
-inline void must(status s, const char* what) {
+inline void must(status s, const std::string& what) {
     REQUIRE_MESSAGE(static_cast<bool>(s), what << " failed: errc " << int(s.code) << ", detail " << s.detail);
 }
 

@@ -45,28 +45,36 @@ void fence(Qp& qp, bool destroy) {
         must(qp.to_error(), "to_error");
 }
 
-/// Large WRs of a are under way when `fenced` is fenced; the memory that it could write must not change any more while a's WRs
-/// run into their errors.
+/// Large WRs of a are under way, `done_first` of them done, when the QP whose memory they write is fenced; that memory must not
+/// change any more while the WRs run into their errors. Returns: whether some of them really were under way.
 template <class F>
-void must_write_no_more(work_op op, bool destroy) {
+bool fenced_midway(work_op op, bool destroy, std::size_t done_first) {
     F fixture;
-    constexpr std::uint32_t count = 24, length = 128 * 1024;
-    connection<F> c{fixture, {.bytes = std::size_t{count} * length}};
+    constexpr std::uint32_t length = 128 * 1024, count = 96;
+    connection<F> c{fixture, {.limits = {.send_depth = count}, .cq_depth = count, .bytes = std::size_t{count} * length}};
     endpoint<F>& fenced = op == work_op::write ? c.b : c.a;
     c.a.fill(1);
     c.b.fill(100);
     for (std::uint32_t i = 0; i < count; ++i)
         must(c.a.qp->post(c.make(op, std::size_t{i} * length, std::size_t{i} * length, length, i)), "post");
-    REQUIRE(c.await(c.a, 1));
+    REQUIRE(c.await(c.a, done_first));
     fence(*fenced.qp, destroy);
     const std::vector<unsigned char> snapshot = fenced.memory;
-    if (&fenced == &c.b) {
-        REQUIRE(c.await(c.a, count));
-        WARN_MESSAGE(c.a.done.back().status != wc_status::success, "all was over before the fence: this run showed nothing");
-    } else {
+    if (&fenced == &c.a && destroy) {
         let_pass(fixture, nanoseconds{20'000'000});
+    } else {
+        REQUIRE(c.await(c.a, count));
     }
     CHECK(fenced.memory == snapshot);
+    return c.a.done.size() < count || c.a.done.back().status != wc_status::success;
+}
+
+/// On a fast backend, or on one processor, all may be done as soon as the first completion is seen; then the fence follows the
+/// post at once.
+template <class F>
+void must_write_no_more(work_op op, bool destroy) {
+    const bool midway = fenced_midway<F>(op, destroy, 1) || fenced_midway<F>(op, destroy, 0);
+    WARN_MESSAGE(midway, "every run was over before its fence");
 }
 
 VCCL_CONTRACT(contract_fence_target, "after to_error no WRITE of the peer lands any more", F) {
