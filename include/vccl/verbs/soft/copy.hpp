@@ -1,0 +1,56 @@
+#pragma once
+/// \file
+/// How the software NIC touches user memory. Applications poll words that a peer writes, so short messages, and the last
+/// word of long ones, are stored as atomics in ascending order, the last with release: who sees it sees the rest, as
+/// with DMA on the NICs that the library knows. Any thread.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace vccl::inline v0::verbs::soft_detail {
+
+/// Up to this many bytes every word is an atomic access.
+inline constexpr std::size_t short_message = 256;
+
+template <class Word>
+inline void copy_word(std::byte* to, const std::byte* from) noexcept {
+    const Word w = std::atomic_ref<Word>(*reinterpret_cast<Word*>(const_cast<std::byte*>(from))).load(std::memory_order_acquire);
+    std::atomic_ref<Word>(*reinterpret_cast<Word*>(to)).store(w, std::memory_order_release);
+}
+
+/// Word by word; the wider the better both are aligned.
+inline void copy_short(std::byte* to, const std::byte* from, std::size_t n) noexcept {
+    const auto skew = (reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from)) & 7;
+    while (n != 0) {
+        const auto at = reinterpret_cast<std::uintptr_t>(to);
+        std::size_t step = 1;
+        if (n >= 8 && (at & 7) == 0 && skew == 0) {
+            copy_word<std::uint64_t>(to, from);
+            step = 8;
+        } else if (n >= 4 && (at & 3) == 0 && (skew & 3) == 0) {
+            copy_word<std::uint32_t>(to, from);
+            step = 4;
+        } else {
+            copy_word<std::uint8_t>(to, from);
+        }
+        to += step;
+        from += step;
+        n -= step;
+    }
+}
+
+inline void copy_bytes(void* to, const void* from, std::size_t n) noexcept {
+    auto* out = static_cast<std::byte*>(to);
+    const auto* in = static_cast<const std::byte*>(from);
+    if (n <= short_message) {
+        copy_short(out, in, n);
+        return;
+    }
+    const std::size_t bulk = (n - 1) & ~std::size_t{7};
+    std::memcpy(out, in, bulk);
+    copy_short(out + bulk, in + bulk, n - bulk);
+}
+
+}  // namespace vccl::inline v0::verbs::soft_detail

@@ -1,0 +1,31 @@
+#pragma once
+/// \file
+/// What a software fabric is made with. Read by whoever creates one (`soft_fabric::create`); a plain value, any thread.
+
+#include <vccl/base/time.hpp>
+
+#include <cstdint>
+
+namespace vccl::inline v0::verbs {
+
+/// What outstanding work sees when its own port dies. All four were seen on soft-RoCE, depending on the kernel;
+/// NICs retry.
+enum class port_down_behaviour : std::uint8_t {
+    retry,     ///< time-outs, then RETRY_EXC_ERR and flush errors
+    op_error,  ///< LOC_QP_OP_ERR at once, then flush errors
+    flush,     ///< flush errors only
+    silent,    ///< nothing, ever: the QP stays in RTS, also after the port is back
+};
+
+struct soft_options {
+    std::uint32_t mtu{4096};             ///< active path MTU of every port: 256, 512, 1024, 2048 or 4096
+    std::uint64_t bytes_per_second{0};   ///< line rate of every port; 0: the topology's, and if that is 0 unlimited
+    nanoseconds latency{0};              ///< one way, every path
+    std::uint64_t seed{1};               ///< of every random choice (loss, duplication, reordering)
+    bool manual_time{false};             ///< nothing moves except by `step()` and `advance()`; one thread, one process
+    port_down_behaviour on_port_down{port_down_behaviour::retry};
+    std::uint32_t processes{32};         ///< how many may use a shared fabric at once, at most 64
+    std::uint32_t ring_bytes{512u << 10};///< in flight between two processes, each way; a power of two, 64 KiB or more
+};
+
+}  // namespace vccl::inline v0::verbs
