@@ -55,8 +55,10 @@ bool fenced_midway(work_op op, bool destroy, std::size_t done_first) {
     endpoint<F>& fenced = op == work_op::write ? c.b : c.a;
     c.a.fill(1);
     c.b.fill(100);
+    std::vector<work> chain;
     for (std::uint32_t i = 0; i < count; ++i)
-        must(c.a.qp->post(c.make(op, std::size_t{i} * length, std::size_t{i} * length, length, i)), "post");
+        chain.push_back(c.make(op, std::size_t{i} * length, std::size_t{i} * length, length, i));
+    REQUIRE(must(c.a.qp->post(std::span<const work>(chain)), "post of a chain") == count);
     REQUIRE(c.await(c.a, done_first));
     fence(*fenced.qp, destroy);
     const std::vector<unsigned char> snapshot = fenced.memory;
