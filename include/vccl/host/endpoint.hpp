@@ -69,6 +69,7 @@ template <class Self, verbs_backend B, class Port, class Group, class Handler, c
 class endpoint {
 public:
     using backend = B;
+    using port_policy = Port;
     static constexpr unsigned group = Group::count;
 
     endpoint(host_context<B>& context, channel_id channel, const endpoint_options& options, Port port, Handler handler, Detect detect, Clock clock)

@@ -21,6 +21,8 @@ class basic_host_receiver : public endpoint<basic_host_receiver<B, Port, Group, 
     friend channel_core<basic_host_receiver>;
 
 public:
+    using failback_type = Failback;
+
     basic_host_receiver(host_context<B>& context, gpu_id gpu, channel_id channel, const endpoint_options& options = {}, Port port = {},
                         Handler handler = {}, Failback failback = {}, Detect detect = {}, Clock clock = {})
         : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), gpu_(gpu), failback_(failback) {}

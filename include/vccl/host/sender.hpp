@@ -163,7 +163,20 @@ private:
             if (!post_chunk(s, c)) break;
             moved = true;
         }
+        if (core_->outstanding() && !core_->next_post(s)) moved |= scan();
         return moved;
+    }
+
+    /// Nothing to post, but chunks to be acknowledged: grants that lie ahead carry acknowledgements, too.
+    bool scan() noexcept {
+        if (scanned_ < core_->tail()) scanned_ = core_->tail();
+        bool moved = false;
+        for (;; ++scanned_) {
+            cts_slot c;
+            read_slot(scanned_, c);
+            if (c.sequence != scanned_ || c.check != check_of(c)) return moved;
+            moved |= acknowledged_to(c.acked);
+        }
     }
 
     /// The slot is written by the receiver's NIC: the acquire pairs with the order in which an RDMA WRITE lands, and
@@ -255,7 +268,7 @@ private:
     std::unique_ptr<ring> ring_;
     memory ring_memory_;
     std::optional<core_type> core_;
-    std::uint64_t connection_{};
+    std::uint64_t connection_{}, scanned_{};
 };
 
 }  // namespace vccl::inline v0

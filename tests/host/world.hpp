@@ -1,0 +1,158 @@
+#pragma once
+/// \file
+/// Two hosts in one process under a manual clock: a sender on A, a receiver on B, a fabric between them, and a user at
+/// each end who sends and receives numbered chunks and checks every byte that arrives.
+
+#include <vccl/model/shapes.hpp>
+#include <vccl/testing/memory_oob.hpp>
+#include <vccl/vccl.hpp>
+#include <vccl/verbs/soft.hpp>
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace vccl_test {
+
+using namespace vccl;
+using namespace vccl::literals;
+
+/// Counts and keeps what happened.
+struct journal {
+    using policy_axis = axis::completion;
+    std::vector<channel_event> events;
+    std::vector<chunk_report> chunks;
+    void on_done(const chunk_report& r) noexcept { chunks.push_back(r); }
+    void on_event(const channel_event& e) noexcept { events.push_back(e); }
+    unsigned count(channel_event::kind k) const {
+        unsigned n = 0;
+        for (const auto& e : events) n += e.what == k;
+        return n;
+    }
+};
+
+struct world_options {
+    unsigned nics{2}, ports{2};
+    verbs::soft_options fabric{};
+    endpoint_options tx{}, rx{};
+    std::uint32_t chunk{64 * 1024};
+    unsigned buffers{16};
+};
+
+template <class Sender, class Receiver>
+struct world {
+    using endpoint_clock = manual_clock;
+
+    world_options o;
+    verbs::soft_fabric fabric;
+    host_context<verbs::soft> a, b;
+    std::unique_ptr<Sender> tx;
+    std::unique_ptr<Receiver> rx;
+    std::shared_ptr<testing::memory_oob_link> oob;
+    std::vector<std::byte> out, in;
+    memory out_memory, in_memory;
+    std::uint64_t sent{}, checked{}, wrong{};
+    std::vector<std::uint32_t> sizes;   ///< of each chunk sent
+    nanoseconds pass_time{2'000};       ///< how much time one pass of both ends takes
+
+    static verbs::soft_fabric make(const world_options& o) {
+        verbs::soft_options f = o.fabric;
+        f.manual_time = true;
+        if (f.latency.count == 0) f.latency = 2_us;
+        if (f.bytes_per_second == 0) f.bytes_per_second = 10'000'000'000;
+        auto made = verbs::soft_fabric::create(make_cluster(2, o.nics, o.ports, 2), f);
+        REQUIRE_MESSAGE(made.has_value(), "fabric: errc " << static_cast<int>(made.error().code));
+        return std::move(*made);
+    }
+
+    explicit world(world_options options = {})
+        : o(options), fabric(make(o)), a(*fabric.host("A"), fabric.shape()), b(*fabric.host("B"), fabric.shape()) {
+        o.tx.seed = 11;
+        o.rx.seed = 22;
+        tx = std::make_unique<Sender>(a, gpu_id{0}, channel_id{7}, o.tx, typename Sender::port_policy{}, journal{}, typename Sender::log_type{}, detect{}, fabric.clock());
+        rx = std::make_unique<Receiver>(b, gpu_id{2}, channel_id{7}, o.rx, typename Receiver::port_policy{}, journal{}, typename Receiver::failback_type{}, detect{}, fabric.clock());
+        out.resize(std::size_t{o.chunk} * o.buffers);
+        in.resize(std::size_t{o.chunk} * o.buffers);
+    }
+
+    status connect() {
+        auto blob_tx = tx->local_info();
+        if (!blob_tx) return blob_tx.error();
+        auto blob_rx = rx->local_info();
+        if (!blob_rx) return blob_rx.error();
+        oob = testing::memory_oob::last();
+        if (status s = tx->begin_connect(*blob_rx); !s) return s;
+        if (status s = rx->begin_connect(*blob_tx); !s) return s;
+        auto m = a.register_memory(out.data(), out.size());
+        auto n = b.register_memory(in.data(), in.size());
+        if (!m || !n) return m ? n.error() : m.error();
+        out_memory = std::move(*m);
+        in_memory = std::move(*n);
+        return {};
+    }
+
+    static std::byte byte_of(std::uint64_t s, std::uint64_t i) noexcept { return static_cast<std::byte>((s * 131 + i * 7 + i / 251) & 0xff); }
+
+    void pass() {
+        tx->progress();
+        rx->progress();
+        fabric.advance(pass_time);
+    }
+    /// Passes until `done`, at most for `limit` of fabric time.
+    bool until(const std::function<bool()>& done, nanoseconds limit = 20_s) {
+        const nanoseconds end = fabric.now() + limit;
+        while (!done()) {
+            if (fabric.now() >= end) return false;
+            pass();
+        }
+        return true;
+    }
+    bool run() {
+        return until([&] { return tx->connected() && rx->connected(); });
+    }
+
+    /// The users: keep the pipe full up to chunk `goal`, check what arrives. `size` of each chunk by its number.
+    void users(std::uint64_t goal, const std::function<std::uint32_t(std::uint64_t)>& size) {
+        while (rx->next().value < goal && rx->next().value - checked < o.buffers) {
+            const std::uint64_t s = rx->next().value;
+            if (!rx->recv(in_memory.view(s % o.buffers * o.chunk, o.chunk))) break;
+        }
+        while (sent < goal && sent - tx->acknowledged().value < o.buffers) {
+            const std::uint32_t n = size(sent);
+            std::byte* p = out.data() + sent % o.buffers * o.chunk;
+            for (std::uint32_t i = 0; i < n; ++i) p[i] = byte_of(sent, i);
+            if (!tx->send(out_memory.view(sent % o.buffers * o.chunk, n))) break;
+            sizes.push_back(n);
+            ++sent;
+        }
+        for (; checked < rx->received().value; ++checked) {
+            const auto bytes = rx->outcome(sequence{checked});
+            if (!bytes || *bytes != sizes[checked]) { ++wrong; continue; }
+            const std::byte* p = in.data() + checked % o.buffers * o.chunk;
+            for (std::uint64_t i = 0; i < *bytes; ++i) wrong += p[i] != byte_of(checked, i);
+            // What was read is scribbled over: a late write would be seen by the next check of this buffer, or here by ASan's friends.
+        }
+    }
+    /// Transfers `goal` chunks in all; `every` runs before each pass. True if all arrived in time.
+    bool transfer(std::uint64_t goal, const std::function<void()>& every = [] {}, nanoseconds limit = 60_s) {
+        const nanoseconds end = fabric.now() + limit;
+        while (checked < goal || tx->acknowledged().value < goal) {
+            if (fabric.now() >= end) return false;
+            if (!tx->health() || !rx->health()) return false;
+            every();
+            users(goal, [this](std::uint64_t) { return o.chunk; });
+            pass();
+        }
+        return true;
+    }
+    status command(const std::string& text) { return fabric.command(text); }
+};
+
+template <unsigned Qps = 1, class Failback = hold_down<1>, class Port = sibling_port, class Log = rollback_fifo<64>>
+using soft_world = world<host_sender<verbs::soft, Port, qp_group<Qps>, Log, journal, manual_clock, testing::memory_oob, Failback>,
+                         host_receiver<verbs::soft, Port, qp_group<Qps>, journal, manual_clock, testing::memory_oob, Failback>>;
+
+}  // namespace vccl_test
