@@ -60,9 +60,22 @@ private:
 };
 
 struct real_time : fabric_fixture {
-    real_time() : fabric_fixture(verbs::soft_options{}) {}
+    explicit real_time(const verbs::soft_options& options = {}) : fabric_fixture(options) {}
     void drive() { std::this_thread::yield(); }
     nanoseconds now() const { return steady_clock{}.now(); }
+};
+
+/// A wire that takes time: without one all is over when post returns.
+struct paced : real_time {
+    paced() : real_time(options()) {}
+
+private:
+    static verbs::soft_options options() {
+        verbs::soft_options o;
+        o.bytes_per_second = 4'000'000'000;
+        o.latency = 20_us;
+        return o;
+    }
 };
 
 template <port_down_behaviour OwnPortDown>
@@ -92,10 +105,13 @@ static_assert(testing::fault_fixture<real_time> && testing::fault_fixture<steppe
 }  // namespace soft_contract
 
 TYPE_TO_STRING(soft_contract::real_time);
+TYPE_TO_STRING(soft_contract::paced);
 TYPE_TO_STRING(soft_contract::stepped);
 TYPE_TO_STRING(soft_contract::stepped_op_error);
 TYPE_TO_STRING(soft_contract::stepped_flush);
 TYPE_TO_STRING(soft_contract::stepped_silent);
 
 VCCL_BACKEND_CONTRACTS(soft_contract::real_time, soft_contract::stepped);
-VCCL_FAULT_CONTRACTS(soft_contract::stepped_op_error, soft_contract::stepped_flush, soft_contract::stepped_silent);
+VCCL_FENCE_CONTRACTS(soft_contract::paced);
+VCCL_FAULT_CONTRACTS(soft_contract::paced, soft_contract::stepped_op_error, soft_contract::stepped_flush,
+                     soft_contract::stepped_silent);

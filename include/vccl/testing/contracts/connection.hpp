@@ -13,14 +13,15 @@
 
 namespace vccl::inline v0::testing {
 
-/// The value; a failure of the case when there is none.
+/// Ends the case when `s` is an error.
+inline void must(status s, const std::string& what) {
+    if (!s) FAIL(what << " failed: errc " << int(s.code) << ", detail " << s.detail);
+}
+/// The value; the end of the case when there is none.
 template <class T>
 T must(result<T> r, const std::string& what) {
-    REQUIRE_MESSAGE(r.has_value(), what << " failed: errc " << int(r.error().code) << ", detail " << r.error().detail);
+    must(r.error(), what);
     return std::move(*r);
-}
-inline void must(status s, const std::string& what) {
-    REQUIRE_MESSAGE(static_cast<bool>(s), what << " failed: errc " << int(s.code) << ", detail " << s.detail);
 }
 
 /// Sizes and timers of a connection under test.
