@@ -51,8 +51,8 @@ inline result<device_port> parse(std::string_view name) noexcept {
 
 /// Why a listed device did not open. libibverbs tries more than one way in and leaves the errno of the last.
 inline status why_not_open(const ibv_device& device, int error) noexcept {
-    char node[64] = "/dev/infiniband/";
-    std::strncat(node, device.dev_name, sizeof node - sizeof "/dev/infiniband/");
+    char node[sizeof "/dev/infiniband/" + sizeof device.dev_name];
+    std::snprintf(node, sizeof node, "/dev/infiniband/%s", device.dev_name);
     if (::access(node, R_OK | W_OK) != 0) return from_errno(errno);
     return from_errno(error != 0 ? error : ENODEV);
 }
