@@ -49,10 +49,14 @@ TEST_CASE("a failover reads as one line with ports, time and chunks") {
     e = {};
     e.what = channel_event::kind::failed_over;
     e.to = lane_id{1};
-    e.took = nanoseconds{12'440'000};
     e.replayed = 5;
     e.already_delivered = 1;
-    CHECK_EQ(describe(e, ports), "failed over to A.nic0.p1 after 12.4 ms, 5 chunks replayed, 1 chunk had arrived already");
+    CHECK_EQ(describe(e, ports), "failed over to A.nic0.p1, 5 chunks replayed, 1 chunk had arrived already");
+    e = {};
+    e.what = channel_event::kind::failed_over;
+    e.to = lane_id{1};
+    e.took = nanoseconds{12'440'000};
+    CHECK_EQ(describe(e, ports), "failed over to A.nic0.p1, decided 12.4 ms after the first sign");
 }
 
 TEST_CASE("a lane without a name goes by its number") {

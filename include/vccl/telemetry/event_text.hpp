@@ -53,15 +53,17 @@ inline std::string describe(const channel_event& e, const lane_names& lanes) {
         return std::to_string(n) + (n == 1 ? " chunk " : " chunks ") + what;
     };
     switch (e.what) {
-        case kind::connected: return "connected; sending over " + lanes[e.lane];
+        case kind::connected: return "connected over " + lanes[e.lane];
         case kind::lane_failed: {
             std::string out = lanes[e.lane] + " failed: " + std::string(text(e.cause));
             if (e.wc != wc_status::success) out += " (" + std::string(text(e.wc)) + ")";
             return out;
         }
-        case kind::failed_over:
-            return "failed over to " + lanes[e.to] + (e.took.count != 0 ? " after " + duration_text(e.took) : std::string()) +
-                   ", " + chunks(e.replayed, "replayed") + ", " + chunks(e.already_delivered, "had arrived already");
+        case kind::failed_over:  // the receiver knows how long the decision took, the sender what is to be sent again
+            if (e.took.count != 0)
+                return "failed over to " + lanes[e.to] + ", decided " + duration_text(e.took) + " after the first sign";
+            return "failed over to " + lanes[e.to] + ", " + chunks(e.replayed, "replayed") + ", " +
+                   chunks(e.already_delivered, "had arrived already");
         case kind::resumed:
             return "bytes arrive again over " + lanes[e.to] + ", " + duration_text(e.took) + " after the first sign of the fault";
         case kind::lane_restored: return lanes[e.lane] + " is back and answers";
@@ -71,7 +73,7 @@ inline std::string describe(const channel_event& e, const lane_names& lanes) {
         case kind::oob_restored: return "the out-of-band connection is back";
         case kind::failed:
             return "gave up: " + describe(e.why, e.why.lane == status::no_lane ? std::string() : lanes[lane_id{e.why.lane}]);
-        case kind::closed: return "the peer closed the channel";
+        case kind::closed: return "closed in order";
     }
     return "unknown event";
 }

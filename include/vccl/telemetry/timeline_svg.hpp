@@ -17,7 +17,7 @@ struct svg_options {
     std::string subtitle;
     unsigned width{960};
     unsigned plot_height{260};
-    unsigned columns{220};  ///< of the curve, at most
+    unsigned columns{150};  ///< of the curve, at most
 };
 
 namespace detail {
@@ -198,9 +198,14 @@ private:
             if (r <= 0) continue;
             const double from = x_of(static_cast<double>(c) * column_seconds());
             const double to = std::min(right_, x_of(static_cast<double>(c + 1) * column_seconds()));
-            outline += (first ? "M" + n(from) + " " + n(bottom_) : std::string()) + "L" + n(from) + " " + n(y_of(r)) + "L" +
-                       n(to) + " " + n(y_of(r));
-            if (c + 1 == count || rate(c + 1, lane) <= 0) outline += "L" + n(to) + " " + n(bottom_);
+            const auto point = [&](char how, double x, double y) {
+                outline += how;
+                outline += n(x) + " " + n(y);
+            };
+            if (first) point('M', from, bottom_);
+            point('L', from, y_of(r));
+            point('L', to, y_of(r));
+            if (c + 1 == count || rate(c + 1, lane) <= 0) point('L', to, bottom_);
         }
         const std::string colour = lane_colours[lane.value];
         out_ += "<path d=\"" + outline + "\" fill=\"" + colour + "\" fill-opacity=\"0.22\" stroke=\"" + colour +

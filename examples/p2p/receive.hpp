@@ -1,0 +1,182 @@
+#pragma once
+// Role B: receives, writes, checks; runs the fault script; judges, and draws the picture.
+#include "conveyor.hpp"
+#include "digest.hpp"
+#include "session.hpp"
+#include "summary.hpp"
+
+#include <vccl/telemetry/timeline_svg.hpp>
+#include <vccl/telemetry/timeline_trace.hpp>
+
+#include <filesystem>
+#include <fstream>
+
+namespace p2p {
+
+/// Carries the steps out as their share of the bytes arrives; what is left, at the end: no port stays down.
+template <class Fabric>
+class script_runner {
+public:
+    script_runner(const std::string& text, Fabric& fabric, reporter& out, vccl::timeline& line)
+        : steps_(parse_script(text)), fabric_(fabric), out_(out), line_(line) {}
+    script_runner(const script_runner&) = delete;
+    ~script_runner() {
+        try {
+            reached(1);
+        } catch (const user_error& e) { out_.event('*', e.what()); }
+    }
+
+    void reached(double share) {
+        while (next_ < steps_.size() && steps_[next_].share <= share) {
+            const std::string& command = steps_[next_++].command;
+            const vccl::nanoseconds now = reporter::now();
+            out_.event('*', now, command);
+            line_.add_mark({now, vccl::mark_kind::fault, vccl::lane_id{0}, std::string_view(command)});
+            fabric_.command(command);
+        }
+    }
+
+private:
+    std::vector<script_step> steps_;
+    std::size_t next_{};
+    Fabric& fabric_;
+    reporter& out_;
+    vccl::timeline& line_;
+};
+
+/// Tells the reporter how far it is, twenty times a second, with the rate of the last moments.
+class progress_meter {
+public:
+    progress_meter(reporter& out, const plan& p) : out_(out), plan_(p), last_(reporter::now()) {}
+    void at(std::uint64_t chunks) {
+        const vccl::nanoseconds now = reporter::now();
+        if (now - last_ < vccl::nanoseconds{50'000'000} && chunks != plan_.chunks()) return;
+        const std::uint64_t bytes = std::min(plan_.size, chunks * plan_.chunk);
+        const double rate =
+            static_cast<double>(bytes - bytes_) * 1e9 / static_cast<double>(std::max<std::int64_t>(1, (now - last_).count));
+        if (chunks != plan_.chunks() || bytes_ == 0) smooth_ = bytes_ == 0 ? rate : 0.6 * smooth_ + 0.4 * rate;
+        last_ = now;
+        bytes_ = bytes;
+        out_.progress(bytes, plan_.size, smooth_);
+    }
+
+private:
+    reporter& out_;
+    const plan& plan_;
+    vccl::nanoseconds last_;
+    std::uint64_t bytes_{};
+    double smooth_{};
+};
+
+inline std::string write_results(const std::string& folder, const plan& p, const judgement& j, const vccl::timeline& line,
+                                 const std::string& trace_of_a) {
+    std::error_code failed;
+    std::filesystem::create_directories(folder, failed);
+    const std::string picture = folder + "/p2p.svg", trace = folder + "/p2p-trace.json";
+    const auto count = [](std::uint64_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
+    const std::string subtitle =
+        count(j.failovers, "failover") +
+        (j.gap_us != 0 ? " (gap " + vccl::duration_text({static_cast<std::int64_t>(j.gap_us) * 1000}) + ")" : std::string()) +
+        ", " + count(j.failbacks, "fail-back") + ", " + count(j.replayed, "chunk") + " replayed; lost " + std::to_string(j.lost) +
+        ", duplicated " + std::to_string(j.duplicated) + ", corrupted " + std::to_string(j.corrupted);
+    std::ofstream svg(picture), json(trace);
+    svg << vccl::timeline_svg(line, {.title = size_text(static_cast<double>(p.size)) + " from A to B", .subtitle = subtitle});
+    json << vccl::trace_document({trace_of_a, vccl::trace_events(line, "B receives", 2)});
+    if (!svg.flush() || !json.flush())
+        throw user_error("cannot write " + picture + " and " + trace + "; choose another folder with --results");
+    return "picture: " + picture + "   trace for ui.perfetto.dev: " + trace;
+}
+
+template <class Fabric>
+judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
+    using endpoint = receiver<typename Fabric::backend>;
+    const fields hello(peer.receive(note::hello, answer_time));
+    const plan p{hello.number("size"), hello.number("chunk")};
+    if (p.chunk == 0 || p.chunk > 64U << 20)
+        throw user_error("A asks for chunks of " + std::to_string(p.chunk) + " bytes; 1 to 64 MiB are possible");
+    sink to(o.output, p.size);
+    Fabric fabric(o, 'B', o.fabric);
+    fields ready;
+    ready.set("fabric", fabric.name());
+    peer.send(note::ready, ready.encode());
+
+    vccl::host_context<typename Fabric::backend> context(fabric.verbs(), fabric.shape());
+    chunk_ring ring(context, p);
+    vccl::timeline line(reporter::now());
+    endpoint rx(context, fabric.primary(), vccl::channel_id{0}, session<endpoint>::settings(o, p, peer), {},
+                handler{witness(p.chunks()), vccl::counters{}, {&line}});
+    session<endpoint> s(o, out, 'B', peer);
+    s.connect(rx);
+    s.name_lanes(line);
+    s.attend(rx);
+    if (o.script.empty()) out.event('*', fabric.by_hand());
+
+    sha256 whole;
+    std::vector<std::uint64_t> checks(p.chunks());
+    conveyor writing([&](std::uint64_t k) {
+        const auto bytes = ring.bytes(k, p.bytes(k));
+        checks[k] = chunk_check(bytes);
+        whole.add(bytes);
+        to.write(bytes, p.offset(k));
+    });
+    idler rest;
+    progress_meter meter(out, p);
+    {
+        script_runner<Fabric> script(o.script, fabric, out, line);
+        std::uint64_t posted = 0, written = 0;
+        while (written < p.chunks()) {
+            written = writing.done();
+            while (posted < std::min(p.chunks(), written + window)) {
+                const auto r = rx.recv(ring.view(posted, p.bytes(posted)));
+                if (!r && r.error().code == vccl::errc::would_block) break;
+                if (!r) throw failure("cannot receive chunk " + std::to_string(posted), r.error());
+                ++posted;
+            }
+            rest.after(rx.progress());
+            const std::uint64_t received = rx.received().value;
+            writing.give(received);
+            s.attend(rx);
+            script.reached(static_cast<double>(received) / static_cast<double>(p.chunks()));
+            meter.at(received);
+            if (received < p.chunks() && peer.readable()) (void)peer.receive(note::refusal, answer_time);
+        }
+    }
+    const vccl::status closed = rx.wait_closed(answer_time);
+    s.attend(rx);
+    if (!closed) throw failure("the channel did not close in order", closed);
+    to.finish();
+
+    const fields summary(peer.receive(note::summary, answer_time));
+    const std::string trace_of_a = peer.receive(note::summary, answer_time);
+    const std::vector<std::uint64_t> sent = split(summary.text("checks"));
+    const auto& saw = rx.handler().template get<witness>();
+    const auto& counted = rx.handler().template get<vccl::counters>();
+    judgement j;
+    j.bytes = counted.bytes;
+    j.chunks = saw.distinct;
+    j.failovers = counted.failovers;
+    j.failbacks = counted.failbacks;
+    j.replayed = summary.number("replayed");
+    j.already_delivered = summary.number("already_delivered");
+    j.lost = p.chunks() - saw.distinct;
+    j.duplicated = saw.duplicated;
+    for (std::uint64_t k = 0; k < p.chunks(); ++k) j.corrupted += k >= sent.size() || sent[k] != checks[k] ? 1U : 0U;
+    const std::string digest = whole.hex();
+    if (digest != summary.text("sha256")) j.reason = "SHA-256 differs: A sent " + summary.text("sha256") + ", B has " + digest;
+    std::map<std::uint32_t, std::int64_t> signs;
+    if (hello.text("boot") == boot_id()) {
+        std::istringstream in(summary.text("first_signs"));
+        for (std::pair<std::uint32_t, std::int64_t> one; in >> one.first >> one.second;) signs.insert(one);
+    }
+    j.gap_us = longest_gap_us(saw.events, signs);
+
+    fields verdict;
+    for (const judgement::count& c : judgement::counts) verdict.set(c.name, j.*c.value);
+    verdict.set("reason", j.reason);
+    peer.send(note::verdict, verdict.encode());
+    if (j.ok()) s.say("SHA-256 " + digest + ": the same at both ends");
+    s.say(write_results(o.results, p, j, line, trace_of_a));
+    return j;
+}
+
+}  // namespace p2p
