@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <new>
 
 namespace vccl::inline v0::verbs {
