@@ -102,6 +102,25 @@ TEST_CASE("the handler turns chunks and events into slices and marks, and bytes 
     CHECK_EQ(static_cast<int>(t.marks()[0].kind), static_cast<int>(mark_kind::failover));
 }
 
+TEST_CASE("at a receiver bytes count when they arrive, not again when their chunk is delivered") {
+    nanoseconds now{0};
+    timeline t(now);
+    record_timeline<manual_clock> handler{&t, manual_clock{&now}};
+    completion c{};
+    c.wr_id = wr_id::make(wr_kind::arrival, 2, 0, 1, 0).raw;
+    c.op = completion_op::recv_write_imm;
+    c.byte_len = 300;
+    now = nanoseconds{15'000};
+    handler.on_polled(c);
+    c.status = wc_status::wr_flush_err;
+    handler.on_polled(c);
+    now = nanoseconds{95'000};
+    handler.on_done({sequence{0}, 300, lane_id{2}, epoch{1}, {}});
+    CHECK_EQ(t.bytes(lane_id{2}), 300);
+    CHECK_EQ(t.bytes_in(0, lane_id{2}) + t.bytes_in(1, lane_id{2}), 300);
+    CHECK_EQ(t.slices().size(), 1);
+}
+
 TEST_CASE("labels of marks at one time stand in rows of their own") {
     timeline t(nanoseconds{0});
     t.add_chunk({nanoseconds{0}, nanoseconds{1'000'000}, sequence{0}, 1000, lane_id{0}});

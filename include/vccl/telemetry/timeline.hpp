@@ -8,6 +8,7 @@
 #include <vccl/base/clock.hpp>
 #include <vccl/model/event.hpp>
 #include <vccl/model/topology.hpp>
+#include <vccl/model/wr_id.hpp>
 #include <vccl/policy/completion.hpp>
 #include <vccl/policy/lane_list.hpp>
 
@@ -55,15 +56,26 @@ public:
 
     /// Effects: counts `bytes` evenly over begin … end on the lane. What is of another lane than 0 … max_lanes - 1, or ends
     /// before the origin, is not counted.
-    void add_chunk(const timeline_slice& s) noexcept {
+    void add_bytes(nanoseconds begin, nanoseconds end, std::uint64_t bytes, lane_id lane) noexcept {
+        if (lane.value >= max_lanes || end < origin_) return;
+        used_[lane.value] = true;
+        see(end);
+        spread(begin < origin_ ? origin_ : begin, end, bytes, lane);
+    }
+    /// Effects: keeps the slice; when there is no room, only counts it.
+    void add_slice(const timeline_slice& s) noexcept {
         if (s.lane.value >= max_lanes || s.end < origin_) return;
+        used_[s.lane.value] = true;
+        see(s.end);
         if (slices_.size() < slices_.capacity())
             slices_.push_back(s);
         else
             ++dropped_slices_;
-        used_[s.lane.value] = true;
-        see(s.end);
-        spread(s.begin < origin_ ? origin_ : s.begin, s.end, s.bytes, s.lane);
+    }
+    /// Both at once: for who learns of whole chunks only.
+    void add_chunk(const timeline_slice& s) noexcept {
+        add_slice(s);
+        add_bytes(s.begin, s.end, s.bytes, s.lane);
     }
 
     /// Effects: keeps the mark; when there is no room, only counts it.
@@ -135,20 +147,31 @@ private:
     std::uint64_t dropped_slices_{}, dropped_marks_{};
 };
 
-/// Fills a timeline from an endpoint: on_completion<record_timeline<>>. The endpoint must not outlive the timeline.
+/// Fills a timeline from an endpoint: on_completion<record_timeline<>>. The endpoint must not outlive the timeline. At a
+/// receiver bytes count when they arrive, at a sender when they are acknowledged; a chunk when it is delivered, in order.
 template <clock_source Clock = steady_clock>
 struct record_timeline {
     using policy_axis = axis::completion;
 
     timeline* line{};
     Clock clock{};
-    nanoseconds last{};  ///< when the chunk before, or the last change of lanes, was over
+    nanoseconds last_bytes{}, last_chunk{};  ///< when those before, or the last change of lanes, were over
+    bool sees_arrivals{};
+
+    void on_polled(const completion& c) noexcept {
+        if (!line || c.op != completion_op::recv_write_imm || c.status != wc_status::success) return;
+        sees_arrivals = true;
+        const nanoseconds now = clock.now();
+        line->add_bytes(since(last_bytes), now, c.byte_len, lane_id{static_cast<std::uint8_t>(wr_id{c.wr_id}.lane())});
+        last_bytes = now;
+    }
 
     void on_done(const chunk_report& r) noexcept {
         if (!line || !r.outcome) return;
         const nanoseconds now = clock.now();
-        line->add_chunk({last > line->origin() ? last : line->origin(), now, r.sequence, r.bytes, r.lane});
-        last = now;
+        line->add_slice({since(last_chunk), now, r.sequence, r.bytes, r.lane});
+        if (!sees_arrivals) line->add_bytes(since(last_chunk), now, r.bytes, r.lane);
+        last_chunk = now;
     }
 
     void on_event(const channel_event& e) noexcept {
@@ -162,7 +185,7 @@ struct record_timeline {
         switch (e.what) {
             case kind::lane_failed: mark(mark_kind::fault, e.lane, "fault on "); break;
             case kind::failed_over:
-                last = e.at;
+                last_bytes = last_chunk = e.at;
                 mark(mark_kind::failover, e.to, "failed over to ");
                 break;
             case kind::failed_back: mark(mark_kind::failback, e.to, "back on "); break;
@@ -173,6 +196,8 @@ struct record_timeline {
     }
 
 private:
+    nanoseconds since(nanoseconds last) const noexcept { return last > line->origin() ? last : line->origin(); }
+
     template <std::size_t N>
     static void append(fixed_name<N>& to, std::string_view more) noexcept {
         std::size_t at = to.view().size();
