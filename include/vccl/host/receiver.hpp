@@ -215,7 +215,7 @@ private:
     bool write_slots(unsigned l, std::uint64_t first, std::uint64_t n) noexcept {
         work w{};
         w.op = work_op::write;
-        w.length = static_cast<std::uint32_t>(n * sizeof(cts_slot) - sizeof(cts_slot::pad));
+        w.length = static_cast<std::uint32_t>((n - 1) * sizeof(cts_slot) + offsetof(cts_slot, pad));
         w.local_addr = reinterpret_cast<std::uint64_t>(&staging_[first & (max_window - 1)]);
         w.lkey = staging_memory_.region()->local[this->slots_[l]];
         w.remote_addr = this->peer_.ring_addr + sizeof(ack_line) + (first & (this->peer_.ring_depth - 1)) * sizeof(cts_slot);

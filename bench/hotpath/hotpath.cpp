@@ -1,0 +1,189 @@
+/// \file
+/// Instructions per chunk, counted by callgrind: vccl's sender and receiver, failover on and no fault, against a
+/// hand-written verbs loop on the same null backend (by_hand.hpp). The null backend completes everything while it is posted
+/// and moves no payload, so what is counted is the code above the verbs, plus what the backend itself takes: the floor.
+///
+///   hotpath                  runs itself under callgrind; prints the table and the BENCH line
+///   hotpath MODE CHUNKS      one measured loop: ours1, hand1, ours4, hand4 (QPs), or still1: ours under a clock that
+///                            stands still, so that nothing is ever due but the chunks themselves
+///
+/// That no chunk costs an allocation, a lock or a system call is checked on `still1`: the first two are counted in the
+/// process (audit.hpp), the last are read from valgrind's trace of two runs of different length, which must be equal.
+
+#include "audit.hpp"
+#include "by_hand.hpp"
+
+#include <vccl/model/shapes.hpp>
+#include <vccl/vccl.hpp>
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+namespace hotpath {
+
+using namespace vccl;
+
+/// A clock that stands still.
+struct still_clock {
+    using policy_axis = axis::clock;
+    nanoseconds now() const noexcept { return {1'000'000'000}; }
+};
+
+template <unsigned Qps, class Clock = steady_clock>
+class pair {
+    using sender = host_sender<backend, sibling_port, qp_group<Qps>, rollback_fifo<64>, on_completion<counters>, Clock>;
+    using receiver = host_receiver<backend, sibling_port, qp_group<Qps>, on_completion<counters>, Clock>;
+
+    backend wire_;
+    topology shape_ = make_cluster(2, 1, 2, 1);
+    host_context<backend> a_{wire_, shape_}, b_{wire_, shape_};
+    sender tx_{a_, gpu_id{0}, channel_id{0}};
+    receiver rx_{b_, gpu_id{1}, channel_id{0}};
+    std::vector<std::byte> bytes_ = std::vector<std::byte>(chunk_bytes);
+    memory from_, to_;
+
+public:
+    bool connect() {
+        auto blob_a = tx_.local_info(), blob_b = rx_.local_info();
+        if (!blob_a || !blob_b || !tx_.begin_connect(*blob_b) || !rx_.begin_connect(*blob_a)) return false;
+        for (unsigned i = 0; i < 1'000'000 && !(tx_.connected() && rx_.connected()); ++i) {
+            tx_.progress();
+            rx_.progress();
+        }
+        auto m = a_.register_memory(bytes_.data(), bytes_.size()), n = b_.register_memory(bytes_.data(), bytes_.size());
+        if (!m || !n) return false;
+        from_ = std::move(*m);
+        to_ = std::move(*n);
+        return tx_.connected() && rx_.connected();
+    }
+    void run(std::uint64_t chunks) {
+        const std::uint64_t goal = rx_.received().value + chunks;
+        while (rx_.received().value < goal) {
+            receiver_step(goal);
+            sender_step(goal);
+        }
+    }
+
+private:
+    __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
+        for (const std::uint64_t end = std::min(goal, rx_.received().value + outstanding); rx_.next().value < end;)
+            if (!rx_.recv(to_.view())) std::abort();
+        rx_.progress();
+    }
+    __attribute__((noinline)) void sender_step(std::uint64_t goal) {
+        for (const std::uint64_t end = std::min(goal, tx_.acknowledged().value + 2 * outstanding); tx_.next().value < end;)
+            if (!tx_.send(from_.view())) std::abort();
+        tx_.progress();
+    }
+};
+
+template <class Loop>
+int measured(std::uint64_t chunks) {
+    auto loop = std::make_unique<Loop>();
+    if (!loop->connect()) {
+        std::fprintf(stderr, "hotpath: the two ends did not connect\n");
+        return 1;
+    }
+    loop->run(1000);
+    const std::uint64_t allocated = allocations, locked = locks;
+    loop->run(chunks);
+    std::printf("allocations %llu locks %llu\n", static_cast<unsigned long long>(allocations - allocated),
+                static_cast<unsigned long long>(locks - locked));
+    return 0;
+}
+
+int one(const std::string& mode, std::uint64_t chunks) {
+    if (mode == "ours1") return measured<pair<1>>(chunks);
+    if (mode == "ours4") return measured<pair<4>>(chunks);
+    if (mode == "still1") return measured<pair<1, still_clock>>(chunks);
+    if (mode == "hand1") return measured<by_hand<1>>(chunks);
+    if (mode == "hand4") return measured<by_hand<4>>(chunks);
+    std::fprintf(stderr, "hotpath: no mode %s\n", mode.c_str());
+    return 2;
+}
+
+/// The first line that `command` prints, as a number; negative when there is none.
+double number_from(const char* command) {
+    std::FILE* pipe = ::popen(command, "r");
+    if (!pipe) return -1;
+    char line[64]{};
+    const bool ok = std::fgets(line, sizeof line, pipe) != nullptr;
+    return ::pclose(pipe) == 0 && ok ? std::atof(line) : -1;
+}
+
+/// What a longer run costs beyond a shorter one, per chunk: what start-up costs falls out. Negative: no valgrind.
+template <class Cost>
+double per_chunk(Cost&& cost) {
+    constexpr std::uint64_t few = 2000, many = 12000;
+    const double a = cost(few), b = cost(many);
+    return a < 0 || b < 0 ? -1 : (b - a) / static_cast<double>(many - few);
+}
+double instructions(const char* self, const char* mode, const char* function) {
+    return per_chunk([&](std::uint64_t chunks) {
+        char command[1024];
+        std::snprintf(command, sizeof command,
+                      "valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*%s*' %s %s %llu 2>&1 | sed -n "
+                      "'s/.*Collected : //p'",
+                      function, self, mode, static_cast<unsigned long long>(chunks));
+        return number_from(command);
+    });
+}
+double system_calls(const char* self, const char* mode) {
+    return per_chunk([&](std::uint64_t chunks) {
+        char command[1024];
+        std::snprintf(command, sizeof command, "valgrind --tool=none --trace-syscalls=yes %s %s %llu 2>&1 | grep -c '^SYSCALL.* sys_'", self,
+                      mode, static_cast<unsigned long long>(chunks));
+        return number_from(command);
+    });
+}
+
+/// No allocation, lock or system call a chunk. Returns false, having said which, if there was one.
+bool audit(const char* self) {
+    char command[640];
+    for (const char* what : {"allocations", "locks"}) {
+        std::snprintf(command, sizeof command, "%s still1 100000 | sed 's/.*%s \\([0-9]*\\).*/\\1/'", self, what);
+        if (const double n = number_from(command); n != 0) {
+            std::fprintf(stderr, "hotpath: %.0f %s in 100000 chunks\n", n, what);
+            return false;
+        }
+    }
+    if (const double n = system_calls(self, "still1"); n != 0) {
+        std::fprintf(stderr, "hotpath: %g system calls a chunk\n", n);
+        return false;
+    }
+    return true;
+}
+
+int table(const char* self) {
+    double ours[2][2], hand[2][2];  // by QPs (1, 4), by end (sender, receiver)
+    std::printf("instructions per 64 KiB chunk, %u outstanding, null backend\n", outstanding);
+    std::printf("%-6s %10s %10s %10s %10s %8s %8s\n", "QPs", "sender", "by hand", "receiver", "by hand", "tx", "rx");
+    for (int i = 0; i < 2; ++i) {
+        for (int end = 0; end < 2; ++end) {
+            const char* function = end == 0 ? "sender_step" : "receiver_step";
+            ours[i][end] = instructions(self, i == 0 ? "ours1" : "ours4", function);
+            hand[i][end] = instructions(self, i == 0 ? "hand1" : "hand4", function);
+            if (ours[i][end] <= 0 || hand[i][end] <= 0) {
+                std::fprintf(stderr, "hotpath: valgrind is needed (Debian: valgrind)\n");
+                return 1;
+            }
+        }
+        std::printf("%-6d %10.0f %10.0f %10.0f %10.0f %8.2f %8.2f\n", i == 0 ? 1 : 4, ours[i][0], hand[i][0], ours[i][1], hand[i][1],
+                    ours[i][0] / hand[i][0], ours[i][1] / hand[i][1]);
+    }
+    if (!audit(self)) return 1;
+    std::printf("no allocation, lock or system call per chunk\n");
+    std::printf("BENCH hotpath sender_ratio=%.2f receiver_ratio=%.2f instructions=%.0f instructions_4qp=%.0f\n", ours[0][0] / hand[0][0],
+                ours[0][1] / hand[0][1], ours[0][0] + ours[0][1], ours[1][0] + ours[1][1]);
+    return 0;
+}
+
+}  // namespace hotpath
+
+int main(int argc, char** argv) {
+    if (argc == 3) return hotpath::one(argv[1], std::strtoull(argv[2], nullptr, 10));
+    char self[512]{};
+    if (::readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;
+    return hotpath::table(self);
+}
