@@ -1,5 +1,6 @@
 # Builds and runs a program outside the project, in one WAY: find_package or pkg_config after an installation into an empty
 # prefix, or add_subdirectory. -DSOURCE -DBUILD -DSCRATCH -DCXX [-DFLAGS]
+cmake_minimum_required(VERSION 3.25)
 set(scratch ${SCRATCH}/${WAY})
 set(prefix ${scratch}/prefix)
 set(consumer ${SOURCE}/tests/package/consumer)

@@ -1,4 +1,5 @@
 # Fails if clang-format 16 would change a source; other versions format a little differently and are not asked.
+cmake_minimum_required(VERSION 3.25)
 find_program(formatter NAMES clang-format-16 clang-format)
 if(NOT formatter)
     message(NOTICE "SKIP: no clang-format")

@@ -1,5 +1,6 @@
 # Fails if a header includes one of a higher layer, or is longer than one idea takes. -DSOURCE=checkout; -DINCLUDE=folder to check
 # another tree.
+cmake_minimum_required(VERSION 3.25)
 set(layers base model policy verbs qp channel host device coll bootstrap telemetry testing)
 set(goal 350)
 set(limit 400)
@@ -15,8 +16,6 @@ macro(complain)
 endmacro()
 
 foreach(header IN LISTS headers)
-    file(STRINGS ${INCLUDE}/${header} lines)
-    list(LENGTH lines length)
     file(READ ${INCLUDE}/${header} text)
     string(REGEX MATCHALL "\n" newlines "${text}")
     list(LENGTH newlines length)

@@ -1,4 +1,5 @@
 # The layer check must see a broken rule: runs it on small trees that break one each.
+cmake_minimum_required(VERSION 3.25)
 set(root ${CMAKE_CURRENT_BINARY_DIR}/broken_layers)
 file(REMOVE_RECURSE ${root})
 

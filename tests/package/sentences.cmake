@@ -1,5 +1,6 @@
 # Every `static_assert` of the headers whose sentence begins with "vccl:" is meant for the user, and has a program in compile_fail/
 # that provokes it and names it in its first line; and no such program names a sentence that is gone.
+cmake_minimum_required(VERSION 3.25)
 string(ASCII 1 semicolon)
 string(ASCII 2 open)
 string(ASCII 3 close)

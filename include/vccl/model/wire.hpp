@@ -12,7 +12,7 @@
 
 namespace vccl::inline v0 {
 
-static_assert(std::endian::native == std::endian::little, "vccl: the wire formats are those of little-endian machines");
+static_assert(std::endian::native == std::endian::little, "the wire formats are those of little-endian machines");
 
 inline constexpr std::uint16_t wire_version = 1;
 inline constexpr unsigned max_lanes = 8;      ///< lanes of a channel, primary included
@@ -76,7 +76,7 @@ struct immediate {
     constexpr unsigned parts() const noexcept { return (raw >> 27 & 7) + 1; }
     constexpr bool too_long() const noexcept { return (raw >> 30 & 1) != 0; }
 };
-static_assert(max_window < immediate::sequence_mask / 2, "vccl: a window must be unambiguous in the immediate's sequence bits");
+static_assert(max_window < immediate::sequence_mask / 2, "a window must be unambiguous in the immediate's sequence bits");
 static_assert(immediate::make(1025, 70000, 7, 8, true).sequence() == (70000 & immediate::sequence_mask));
 
 /// How a chunk is cut: `parts` pieces of `part_bytes`, the last one shorter. A function of size and group alone, so that

@@ -1,0 +1,17 @@
+# Compiles a wrong PROGRAM: it must fail, and the first error must be the sentence that the program's first line expects.
+# -DCXX -DPROGRAM -DINCLUDE
+cmake_minimum_required(VERSION 3.25)
+file(READ ${PROGRAM} text)
+if(NOT text MATCHES "^// EXPECT: (vccl: [^\n]*)\n")
+    message(FATAL_ERROR "${PROGRAM} must begin with a line `// EXPECT: vccl: ...` that repeats the sentence")
+endif()
+set(sentence "${CMAKE_MATCH_1}")
+execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only -I${INCLUDE} ${PROGRAM} RESULT_VARIABLE failed ERROR_VARIABLE said)
+if(NOT failed)
+    message(FATAL_ERROR "${PROGRAM} compiles")
+endif()
+string(REGEX MATCH "error: [^\n]*" first "${said}")
+string(FIND "${first}" "${sentence}" at)
+if(at LESS 0)
+    message(FATAL_ERROR "the first error is not the sentence\n  expected: ${sentence}\n  got: ${first}")
+endif()
