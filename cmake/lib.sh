@@ -67,7 +67,7 @@ compile() {
     local preset=$1 log=$build_root/$1/build.log
     shift
     cmake --build "$build_root/$preset" -j "$jobs" --target "$@" >"$log" 2>&1 || {
-        grep -E -A12 'error|FAILED|undefined reference' "$log" | head -n 150 >&2 || tail -n 60 "$log" >&2
+        grep -E -A12 'error:|^FAILED:|undefined reference' "$log" | head -n 150 >&2 || tail -n 60 "$log" >&2
         echo "the whole log: $log" >&2
         return 1
     }

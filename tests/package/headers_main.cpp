@@ -1,2 +1,0 @@
-/// Links every header's own object file with one that includes them all.
-int main() {}
