@@ -126,7 +126,8 @@ public:
 
 private:
     void discard() {
-        ::unlink(path_.c_str());
+        struct stat about {};
+        if (::fstat(file_.get(), &about) == 0 && S_ISREG(about.st_mode)) ::unlink(path_.c_str());
         file_ = file_descriptor();
     }
 

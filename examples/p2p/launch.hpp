@@ -1,6 +1,7 @@
 #pragma once
 // Both roles on this host: starts B, then A, shows what they report, and ends as they end.
 #include "options.hpp"
+#include "rendezvous.hpp"
 #include "report.hpp"
 #include "summary.hpp"
 
@@ -105,8 +106,8 @@ public:
             port = rest;
         } else if (record.starts_with("R RESULT ok")) {
             good = rest;
-        } else if (record.starts_with("R ") && bad.empty()) {
-            bad = rest;
+        } else if (record.starts_with("R ") && (bad.empty() || bad.find(rendezvous::hearsay) != std::string::npos)) {
+            bad = rest;  // who met the trouble itself knows best
         }
     }
 

@@ -47,6 +47,7 @@ inline int parse_options(int count, char** arguments, options& o) {
         "  p2p --file movie.mkv --output copy.mkv --fail none --rate 50MB/s      break it by hand with vccl-fabric\n"
         "  p2p --role B --listen 127.0.0.1:7471      and      p2p --role A --connect 127.0.0.1:7471 --file movie.mkv\n"
         "  p2p --backend ibv --devices mlx5_ --fail 'at=40% down mlx5_0:1; at=70% up mlx5_0:1'");
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     std::string role, backend{"soft"}, rate;
     app.add_option("--backend", backend, "soft: the software RNIC; ibv: real verbs (rdma-core)")
         ->check(CLI::IsMember({"soft", "ibv"}))

@@ -24,7 +24,7 @@ rendezvous meet(const options& o) {
     if (o.started)
         std::printf("L %u\n", door.port());
     else
-        std::printf("waiting at %s for the other role\n", o.listen.c_str());
+        std::printf("waiting for the other role: --connect %s:%u\n", parse_endpoint(o.listen).host.c_str(), door.port());
     std::fflush(stdout);
     return rendezvous(door.accept(seconds(o.patience)));
 }

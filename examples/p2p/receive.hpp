@@ -13,7 +13,8 @@
 
 namespace p2p {
 
-/// Carries the steps out as their share of the bytes arrives; what is left, at the end: no port stays down.
+/// Carries the steps out as their share of the bytes arrives. One that was begun is carried to its end whatever happens:
+/// no port stays down.
 template <class Fabric>
 class script_runner {
 public:
@@ -22,7 +23,7 @@ public:
     script_runner(const script_runner&) = delete;
     ~script_runner() {
         try {
-            reached(1);
+            if (next_ != 0) reached(1);
         } catch (const user_error& e) { out_.event('*', e.what()); }
     }
 
@@ -68,24 +69,37 @@ private:
     double smooth_{};
 };
 
-inline std::string write_results(const std::string& folder, const plan& p, const judgement& j, const vccl::timeline& line,
-                                 const std::string& trace_of_a) {
-    std::error_code failed;
-    std::filesystem::create_directories(folder, failed);
-    const std::string picture = folder + "/p2p.svg", trace = folder + "/p2p-trace.json";
-    const auto count = [](std::uint64_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
-    const std::string subtitle =
-        count(j.failovers, "failover") +
-        (j.gap_us != 0 ? " (gap " + vccl::duration_text({static_cast<std::int64_t>(j.gap_us) * 1000}) + ")" : std::string()) +
-        ", " + count(j.failbacks, "fail-back") + ", " + count(j.replayed, "chunk") + " replayed; lost " + std::to_string(j.lost) +
-        ", duplicated " + std::to_string(j.duplicated) + ", corrupted " + std::to_string(j.corrupted);
-    std::ofstream svg(picture), json(trace);
-    svg << vccl::timeline_svg(line, {.title = size_text(static_cast<double>(p.size)) + " from A to B", .subtitle = subtitle});
-    json << vccl::trace_document({trace_of_a, vccl::trace_events(line, "B receives", 2)});
-    if (!svg.flush() || !json.flush())
-        throw user_error("cannot write " + picture + " and " + trace + "; choose another folder with --results");
-    return "picture: " + picture + "   trace for ui.perfetto.dev: " + trace;
-}
+/// The picture and the trace. Opened before the transfer, so that a wrong folder is found out before it.
+class result_files {
+public:
+    explicit result_files(const std::string& folder) : picture_(folder + "/p2p.svg"), trace_(folder + "/p2p-trace.json") {
+        std::error_code failed;
+        std::filesystem::create_directories(folder, failed);
+        for (auto [file, name] : {std::pair{&svg_, &picture_}, std::pair{&json_, &trace_}}) {
+            file->open(*name);
+            if (!*file) throw system_error("cannot write " + *name + "; choose another folder with --results");
+        }
+    }
+
+    /// Returns: where they are, for a person.
+    std::string write(const plan& p, const judgement& j, const vccl::timeline& line, const std::string& trace_of_a) {
+        const auto count = [](std::uint64_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
+        std::string subtitle = count(j.failovers, "failover");
+        if (j.gap_us != 0) subtitle += " (gap " + vccl::duration_text({static_cast<std::int64_t>(j.gap_us) * 1000}) + ")";
+        subtitle += ", " + count(j.failbacks, "fail-back") + ", " + count(j.replayed, "chunk") + " replayed; lost " +
+                    std::to_string(j.lost) + ", duplicated " + std::to_string(j.duplicated) + ", corrupted " +
+                    std::to_string(j.corrupted);
+        svg_ << vccl::timeline_svg(line,
+                                   {.title = size_text(static_cast<double>(p.size)) + " from A to B", .subtitle = subtitle});
+        json_ << vccl::trace_document({trace_of_a, vccl::trace_events(line, "B receives", 2)});
+        if (!svg_.flush() || !json_.flush()) throw system_error("cannot write " + picture_ + " and " + trace_);
+        return "picture: " + picture_ + "   trace for ui.perfetto.dev: " + trace_;
+    }
+
+private:
+    std::string picture_, trace_;
+    std::ofstream svg_, json_;
+};
 
 template <class Fabric>
 judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
@@ -95,6 +109,7 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     if (p.chunk == 0 || p.chunk > 64U << 20)
         throw user_error("A asks for chunks of " + std::to_string(p.chunk) + " bytes; 1 to 64 MiB are possible");
     sink to(o.output, p.size);
+    result_files results(o.results);
     Fabric fabric(o, 'B', o.fabric);
     fields ready;
     ready.set("fabric", fabric.name());
@@ -152,6 +167,7 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     const auto& saw = rx.handler().template get<witness>();
     const auto& counted = rx.handler().template get<vccl::counters>();
     judgement j;
+    j.counted = true;
     j.bytes = counted.bytes;
     j.chunks = saw.distinct;
     j.failovers = counted.failovers;
@@ -163,19 +179,19 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     for (std::uint64_t k = 0; k < p.chunks(); ++k) j.corrupted += k >= sent.size() || sent[k] != checks[k] ? 1U : 0U;
     const std::string digest = whole.hex();
     if (digest != summary.text("sha256")) j.reason = "SHA-256 differs: A sent " + summary.text("sha256") + ", B has " + digest;
-    std::map<std::uint32_t, std::int64_t> signs;
+    std::vector<fault> faults;
     if (hello.text("boot") == boot_id()) {
-        std::istringstream in(summary.text("first_signs"));
-        for (std::pair<std::uint32_t, std::int64_t> one; in >> one.first >> one.second;) signs.insert(one);
+        std::istringstream in(summary.text("faults"));
+        for (fault f; in >> f.lane >> f.at;) faults.push_back(f);
     }
-    j.gap_us = longest_gap_us(saw.events, signs);
+    j.gap_us = longest_gap_us(saw.events, faults);
 
     fields verdict;
     for (const judgement::count& c : judgement::counts) verdict.set(c.name, j.*c.value);
     verdict.set("reason", j.reason);
     peer.send(note::verdict, verdict.encode());
     if (j.ok()) s.say("SHA-256 " + digest + ": the same at both ends");
-    s.say(write_results(o.results, p, j, line, trace_of_a));
+    s.say(results.write(p, j, line, trace_of_a));
     return j;
 }
 

@@ -87,6 +87,7 @@ private:
 class rendezvous {
 public:
     static constexpr std::size_t max_body = 64U << 20;
+    static constexpr std::string_view hearsay = "the other end says: ";
 
     explicit rendezvous(file_descriptor s) : socket_(std::move(s)) {
         const int on = 1;
@@ -139,7 +140,7 @@ public:
         if ((head & 0xffff'ffff) > max_body) throw user_error("the peer speaks another protocol");
         m.body.resize(head & 0xffff'ffff);
         get(m.body.data(), m.body.size(), deadline);
-        if (m.kind == note::refusal) throw user_error("the other end says: " + m.body);
+        if (m.kind == note::refusal) throw user_error(std::string(hearsay) + m.body);
         if (m.kind != wanted) throw user_error("the peer speaks another protocol");
         return std::move(m.body);
     }

@@ -66,15 +66,16 @@ judgement send_role(const options& o, reporter& out, rendezvous& peer) {
     summary.set("sha256", whole.hex());
     summary.set("replayed", counted.replayed);
     summary.set("already_delivered", counted.already_delivered);
-    std::string signs;
-    for (const auto& [epoch, at] : first_signs(tx.handler().template get<witness>().events))
-        signs += std::to_string(epoch) + " " + std::to_string(at) + " ";
-    summary.set("first_signs", signs);
+    std::string faults;
+    for (const fault& f : faults_in(tx.handler().template get<witness>().events))
+        faults += std::to_string(f.lane) + " " + std::to_string(f.at) + " ";
+    summary.set("faults", faults);
     summary.set("checks", join(checks));
     peer.send(note::summary, summary.encode());
     peer.send(note::summary, vccl::trace_events(line, "A sends", 1));
     const fields verdict(peer.receive(note::verdict, answer_time));
     judgement j;
+    j.counted = true;
     for (const judgement::count& c : judgement::counts) j.*c.value = verdict.number(c.name);
     j.reason = verdict.text("reason");
     return j;

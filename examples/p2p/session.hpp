@@ -114,8 +114,12 @@ public:
         vccl::lane_names names{};
         for (std::size_t l = 0; l < names_.size(); ++l) names.names[l] = names_[l];
         for (; shown_ < events.size(); ++shown_) out_.event(who_, events[shown_].at, vccl::describe(events[shown_], names));
-        if (const vccl::status s = e.health(); !s && s.code != vccl::errc::closed)
+        if (const vccl::status s = e.health(); !s && s.code != vccl::errc::closed) {
+            // Where the other role gave up, its own words say more.
+            if (s.code == vccl::errc::aborted || s.code == vccl::errc::peer_lost)
+                (void)peer_.receive(note::refusal, vccl::nanoseconds{1'000'000'000});
             throw failure("the channel failed", s, s.lane < names_.size() ? names_[s.lane] : std::string());
+        }
     }
 
     void say(std::string_view what) { out_.event(who_, what); }

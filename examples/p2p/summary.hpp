@@ -69,6 +69,7 @@ struct judgement {
     std::uint64_t bytes{}, chunks{}, failovers{}, failbacks{}, replayed{}, already_delivered{}, lost{}, duplicated{}, corrupted{};
     std::uint64_t gap_us{};
     std::string reason;  ///< why it failed, beyond the counts
+    bool counted{};      ///< false: it failed before there was anything to count
 
     /// In the order in which the last line has them.
     struct count {
@@ -77,10 +78,11 @@ struct judgement {
     };
     static const count counts[10];
 
-    bool ok() const noexcept { return reason.empty() && lost == 0 && duplicated == 0 && corrupted == 0; }
+    bool ok() const noexcept { return counted && reason.empty() && lost == 0 && duplicated == 0 && corrupted == 0; }
     std::string line() const {
         std::string out = ok() ? "RESULT ok" : "RESULT failed";
-        for (const count& c : counts) out += " " + std::string(c.name) + "=" + std::to_string(this->*c.value);
+        if (counted)
+            for (const count& c : counts) out += " " + std::string(c.name) + "=" + std::to_string(this->*c.value);
         if (!reason.empty()) {
             std::string quoted = reason;
             std::replace(quoted.begin(), quoted.end(), '"', '\'');
@@ -98,23 +100,41 @@ inline constexpr judgement::count judgement::counts[10] = {
     {"lost", &judgement::lost},           {"duplicated", &judgement::duplicated},
     {"corrupted", &judgement::corrupted}, {"gap_us", &judgement::gap_us}};
 
-/// When each failover's fault was first seen, by epoch.
-inline std::map<std::uint32_t, std::int64_t> first_signs(const std::vector<vccl::channel_event>& events) {
-    std::map<std::uint32_t, std::int64_t> out;
+/// A lane that failed, and when that was first seen.
+struct fault {
+    std::uint32_t lane{};
+    std::int64_t at{};
+};
+inline std::vector<fault> faults_in(const std::vector<vccl::channel_event>& events) {
+    std::vector<fault> out;
     for (const auto& e : events)
-        if (e.what == vccl::channel_event::kind::failed_over) out.emplace(e.epoch.value, (e.at - e.took).count);
+        if (e.what == vccl::channel_event::kind::lane_failed) out.push_back({e.lane.value, e.at.count});
     return out;
 }
 
-/// Returns: the longest time, in microseconds, from the first sign of a fault at either end to the first bytes after it.
-/// `other`: the other end's first signs, if both ends have one clock.
-inline std::uint64_t longest_gap_us(const std::vector<vccl::channel_event>& receiver,
-                                    const std::map<std::uint32_t, std::int64_t>& other) {
+/// Returns: the longest time, in microseconds, from the first sign, at either end, that the lane in use had failed to the
+/// first bytes after it. `elsewhere`: what the other end saw, if both ends have one clock.
+inline std::uint64_t longest_gap_us(const std::vector<vccl::channel_event>& receiver, const std::vector<fault>& elsewhere) {
+    using kind = vccl::channel_event::kind;
+    struct use {
+        std::uint32_t lane;
+        std::int64_t since;
+    };
+    std::vector<fault> faults = faults_in(receiver);
+    faults.insert(faults.end(), elsewhere.begin(), elsewhere.end());
+    use now{0, 0}, before{0, 0};
+    bool moving = false;
     std::int64_t longest = 0;
     for (const auto& e : receiver) {
-        if (e.what != vccl::channel_event::kind::resumed) continue;
+        if (e.what == kind::failed_over && !moving) before = now;
+        if (e.what == kind::connected) now = {e.lane.value, e.at.count};
+        if (e.what == kind::failed_over || e.what == kind::failed_back) now = {e.to.value, e.at.count};
+        if (e.what == kind::failed_over) moving = true;
+        if (e.what != kind::resumed) continue;
+        moving = false;
         std::int64_t sign = (e.at - e.took).count;
-        if (const auto seen = other.find(e.epoch.value); seen != other.end()) sign = std::min(sign, seen->second);
+        for (const fault& f : faults)
+            if (f.lane == before.lane && f.at >= before.since && f.at <= e.at.count) sign = std::min(sign, f.at);
         longest = std::max(longest, e.at.count - sign);
     }
     return static_cast<std::uint64_t>(longest) / 1000;

@@ -1,0 +1,116 @@
+"""Runs p2p, named by the argument, as a person would: transfers with faults, wrong input, full disk, killed peers."""
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+
+program = os.path.abspath(sys.argv[1])
+folder = pathlib.Path(tempfile.mkdtemp(prefix="p2p-check-"))
+fabric = f"p2p-check-{os.getpid()}"
+common = ["--results", str(folder), "--fabric", fabric]
+
+
+def run(*words, status=0):
+    """The last line's counts, or its reason, after a run that must end with this status."""
+    done = subprocess.run([program, *common, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100)
+    assert done.returncode == status, f"{words}: status {done.returncode}, wanted {status}\n{done.stdout}"
+    last = done.stdout.rstrip("\n").rsplit("\n", 1)[-1]
+    if status != 2 and "--help" not in words:
+        assert last.startswith("RESULT ok " if status == 0 else "RESULT failed "), f"{words}: {done.stdout}"
+    return {k: v for k, v in re.findall(r'(\w+)=("[^"]*"|\S+)', last)} if status == 0 else done.stdout
+
+
+def whole(result):
+    assert result["lost"] == result["duplicated"] == result["corrupted"] == "0", result
+
+
+def children(pid):
+    """A's and B's process, of a run that plays both."""
+    found = {}
+    for p in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((p / "stat").read_text().rsplit(") ", 1)[1].split()[1])
+            words = (p / "cmdline").read_bytes().split(b"\0")
+        except (OSError, IndexError):
+            continue
+        if parent == pid and b"--started" in words:
+            found[words[words.index(b"--started") + 2].decode()] = int(p.name)
+    return found
+
+
+def a_port_dies_and_returns():
+    result = run("--size", "64MiB")
+    whole(result)
+    assert result["bytes"] == str(64 << 20) and result["chunks"] == "64" and int(result["failovers"]) >= 1, result
+    words = [t.text for t in xml.parse(folder / "p2p.svg").getroot().iter("{http://www.w3.org/2000/svg}text")]
+    assert "64 MiB from A to B" in words and "down A.nic0.p0" in words, words
+    events = json.loads((folder / "p2p-trace.json").read_text())["traceEvents"]
+    assert sum(e["ph"] == "X" for e in events) == 128, "64 chunks at each end"
+
+
+def files_arrive_unchanged():
+    for size, chunk in ((0, "1MiB"), (1, "1MiB"), (3_000_001, "12345"), (1 << 20, "1MiB")):
+        sent, got = folder / "sent", folder / "got"
+        sent.write_bytes(os.urandom(size))
+        whole(run("--file", str(sent), "--output", str(got), "--chunk", chunk))
+        assert got.read_bytes() == sent.read_bytes(), size
+
+
+def backup_and_everything_lost():
+    result = run("--size", "48MiB", "--fail", "at=20% down A.nic0.p0; at=40% down B.nic0.p1; at=60% flap A 50ms 100ms 3x; at=80% up B.nic0.p1; at=80% up A.nic0.p0")
+    whole(result)
+    assert int(result["failovers"]) >= 2, result
+
+
+def everything_over_the_backup():
+    result = run("--size", "16MiB", "--fail", "none", "--first-lane", "1")
+    whole(result)
+    assert result["failovers"] == "0", result
+
+
+def mistakes_are_explained():
+    for words, status, said in ((["--backend", "fax"], 2, "fax"), (["--fail", "at=40 down x"], 2, "at=NUMBER%"), (["--role", "A"], 2, "--connect"),
+                                (["--rate", "fast"], 2, "400MB/s"), (["--file", "/no/such/file"], 1, "/no/such/file"),
+                                (["--output", "/no/such/folder/x", "--size", "1MiB"], 1, "/no/such/folder/x"),
+                                (["--results", "/proc/no", "--size", "1MiB"], 1, "--results"), (["--fail", "at=10% dwn A.nic0.p0", "--size", "8MiB"], 1, "dwn"),
+                                (["--port", "A.nic7.p0", "--size", "1MiB"], 1, "A.nic7.p0"), (["--output", "/dev/full", "--size", "8MiB"], 1, "No space left")):
+        text = run(*words, status=status)
+        assert said in text, (words, text)
+    assert "Exit status" in subprocess.run([program, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def a_killed_role_is_noticed():
+    for who in "AB":
+        p = subprocess.Popen([program, *common, "--size", "8GiB", "--rate", "50MB/s"], stdout=subprocess.PIPE, text=True)
+        try:
+            for line in p.stdout:
+                if " connected over " in line and f" {who} " in line:
+                    break
+            os.kill(children(p.pid)[who], signal.SIGKILL)
+            rest = p.communicate(timeout=60)[0]
+        finally:
+            p.kill()
+        assert p.returncode == 1 and f"{who} was killed" in rest.rstrip("\n").rsplit("\n", 1)[-1], rest
+
+
+def two_terminals():
+    with subprocess.Popen([program, *common, "--role", "B", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as b:
+        first = b.stdout.readline()
+        address = re.search(r"127\.0\.0\.1:\d+", first).group(0)
+        a = subprocess.run([program, *common, "--role", "A", "--connect", address, "--size", "16MiB"], stdout=subprocess.PIPE, text=True, timeout=100)
+        b_said = b.communicate(timeout=60)[0]
+        assert a.returncode == 0 and b.returncode == 0, a.stdout + b_said
+        assert a.stdout.rstrip().rsplit("\n", 1)[-1] == b_said.rstrip().rsplit("\n", 1)[-1]
+
+
+for test in (a_port_dies_and_returns, files_arrive_unchanged, backup_and_everything_lost, everything_over_the_backup, mistakes_are_explained,
+             a_killed_role_is_noticed, two_terminals):
+    began = time.monotonic()
+    test()
+    print(f"{test.__name__.replace('_', ' ')}: {time.monotonic() - began:.1f} s", flush=True)
