@@ -3,6 +3,8 @@
 
 #include "world.hpp"
 
+#include <doctest/doctest.h>
+
 using namespace vccl_test;
 using kind = channel_event::kind;
 

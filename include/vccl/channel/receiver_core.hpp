@@ -3,6 +3,8 @@
 /// The receiver's protocol: ledger of chunks and parts, grants, and the ownership of epoch, lane and restart point (G3).
 /// Pure; see channel/core.hpp for the executor and the thread. Beyond what core.hpp lists, its executor offers:
 ///   bool prepare(unsigned lane, lane_end& own)          fenced -> INIT with fresh PSNs; fills in how to reach it
+///   void mark(unsigned lane)                            post a signaled WRITE behind the grants of that lane
+///   bool marked(unsigned lane)                          has it completed?
 ///   bool join(unsigned lane, const lane_end& peer)      INIT -> RTS towards the peer's half
 
 #include <vccl/channel/core.hpp>
@@ -222,16 +224,21 @@ public:
 
     void tick(nanoseconds now) noexcept {
         if (this->over()) return;
-        if (now - last_tick_ > this->book_.times().progress_timeout / 2) this->forgive(now);
+        if (now - last_tick_ > this->book_.times().progress_timeout / 2) {
+            this->forgive(now);
+            for (nanoseconds& m : marked_at_) m = now;
+        }
         last_tick_ = now;
         if (!this->still_worth_it(now, this->state_ == channel_state::fencing || this->state_ == channel_state::announcing)) return;
         if (this->state_ == channel_state::connecting) return;
         if (head_ != seen_head_) {
             seen_head_ = head_;
+            moved_at_ = now;
             this->book_.heard(active_, now);
             this->alive_at_ = now;
         }
         if (this->state_ == channel_state::announcing && now >= next_sync_) announce(now);
+        watch_grants(now);
         for (unsigned l = 0; l < this->book_.count(); ++l) {
             tend(l, now);
             if (this->over()) return;
@@ -353,6 +360,25 @@ private:
         }
     }
 
+    /// Grants are out and nothing arrives. The sender may simply have nothing to send; but if a WRITE behind the grants does
+    /// not complete although the lane answers probes, then the grants hang in our own send queue (a NIC may lose WRs
+    /// without a completion), and the sender waits for them.
+    void watch_grants(nanoseconds now) noexcept {
+        for (unsigned l = 0; l < this->book_.count(); ++l) {
+            lane_state& s = this->book_[l];
+            if (s.health != lane_health::up) { marking_[l] = false; continue; }
+            if (marking_[l]) {
+                if (this->io_.marked(l)) marking_[l] = false;
+                else if (now - marked_at_[l] >= this->book_.times().hung_timeout && s.heard_at > marked_at_[l]) lane_fault(l, fault_cause::hung, wc_status::success, now);
+                else if (now - marked_at_[l] >= this->book_.times().progress_timeout) s.suspected = !s.probe_open && s.heard_at <= marked_at_[l];
+            } else if (now - moved_at_ >= this->book_.times().progress_timeout && now - marked_at_[l] >= this->book_.times().probe_interval && outstanding_on(l)) {
+                marking_[l] = true;
+                marked_at_[l] = now;
+                this->io_.mark(l);
+            }
+        }
+    }
+
     control_message restore_message(unsigned l) const noexcept {
         control_message m = this->message(control_kind::restore, l);
         m.end = own_end_[l];
@@ -404,7 +430,9 @@ private:
     std::uint64_t head_{}, granted_{}, tail_{}, seen_head_{}, barren_head_{~std::uint64_t{0}};
     unsigned barren_{};
     bool resuming_{};
-    nanoseconds next_sync_{}, sync_retry_{first_retry}, last_tick_{};
+    nanoseconds next_sync_{}, sync_retry_{first_retry}, last_tick_{}, moved_at_{};
+    bool marking_[max_lanes]{};
+    nanoseconds marked_at_[max_lanes]{};
     lane_end own_end_[max_lanes]{};
 };
 

@@ -132,7 +132,12 @@ public:
                 break;
             case control_kind::sync: on_sync(m, now, each); break;
             case control_kind::restore: on_restore(m, now); break;
-            case control_kind::probe: this->answer_probe(m, now); break;
+            case control_kind::probe: {
+                const lane_state& l = this->book_[m.lane];
+                if (m.count == m.lane && m.generation == l.generation && l.health == lane_health::verifying) verified(m.lane, now);
+                this->answer_probe(m, now);
+                break;
+            }
             case control_kind::probe_ack: this->book_.probe_answer(m, now); break;
             case control_kind::goodbye:
                 this->io_.tell(this->message(control_kind::goodbye_ack, m.lane));
@@ -269,10 +274,10 @@ private:
         lane_state& s = this->book_[m.lane];
         if (m.generation < s.generation || m.generation != m.end.generation) return;  // a stale handshake revives nothing (G11)
         if (m.generation == s.generation) {
-            if (s.health == lane_health::up) this->io_.tell(restore_answer(m.lane));
+            if (s.health == lane_health::verifying) this->io_.tell(restore_answer(m.lane));
             return;
         }
-        if (s.health == lane_health::up) {
+        if (s.health == lane_health::up || s.health == lane_health::verifying) {
             causes_[m.lane] = fault_cause::peer_notice;
             if (!Log::can_replay && outstanding()) { this->fail(this->lane_status(errc::no_replay_log)); return; }
             this->condemn(m.lane, fault_cause::peer_notice, wc_status::success, now);
@@ -285,15 +290,21 @@ private:
         if (!this->io_.rebuild(m.lane, m.end, m.generation, own_end_[m.lane])) { this->io_.tell(nak); return; }
         s.generation = m.generation;
         own_end_[m.lane].generation = m.generation;
-        this->book_.raise(m.lane, now);
-        this->book_.hurry(m.lane, now);
-        noticing_ &= ~(1u << m.lane);
+        // Nothing goes out on it before the receiver has climbed its half, too: its probe on this lane says so.
+        s.health = lane_health::verifying;
+        this->io_.tell(restore_answer(m.lane));
+    }
+
+    /// The receiver's probe came in on a rebuilt lane: it is up.
+    void verified(unsigned l, nanoseconds now) noexcept {
+        this->book_.raise(l, now);
+        this->book_.hurry(l, now);
+        noticing_ &= ~(1u << l);
         if (this->state_ == channel_state::suspended) this->state_ = channel_state::running;
         progress_at_ = now;
-        this->io_.tell(restore_answer(m.lane));
         channel_event e{};
         e.what = kind::lane_restored;
-        e.lane = lane_id{m.lane};
+        e.lane = lane_id{static_cast<std::uint8_t>(l)};
         this->report(e);
     }
 

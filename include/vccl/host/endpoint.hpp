@@ -147,7 +147,8 @@ protected:
         fence_until_[l] = now_ + drain_time;
     }
     void tell(const control_message& m) noexcept {
-        for (unsigned l = 0; l < count_; ++l)
+        // While connecting, the peer's QPs may not be ready to receive yet.
+        for (unsigned l = 0; l < count_ && self().core_state() != channel_state::connecting; ++l)
             if (self().usable(l)) (void)lanes_[l].send_control(m);
         tell_on(lane_book::out_of_band_way, m);
     }
@@ -388,7 +389,8 @@ private:
         if (fencing_ >> l & 1 || !lanes_[l].connected()) return;
         verdict v = stock_verdict(c.status);
         if constexpr (detail::judges_errors<Handler>) v = handler_.on_error(c);
-        if (v == verdict::fail_over) {
+        // A flush reads our own memory: whatever it failed with, the chunk is not received and the lane is to blame (G9).
+        if (v == verdict::fail_over || kind == wr_kind::flush) {
             self().core_fault(l, detail::cause_of(c.status), c.status);
             return;
         }

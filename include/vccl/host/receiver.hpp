@@ -102,6 +102,12 @@ private:
     bool join(unsigned l, const lane_end& peer) noexcept { return static_cast<bool>(this->lanes_[l].connect(peer)); }
 
 
+    void mark(unsigned l) noexcept {
+        if (this->lanes_[l].room(0)) write_acknowledgement(l, true);
+        marks_[l] = this->lanes_[l].account(0).posted;
+    }
+    bool marked(unsigned l) noexcept { return this->lanes_[l].account(0).retired >= marks_[l]; }
+
     static constexpr unsigned rearm_batch = 16;
     static constexpr std::uint32_t flush_bytes = 8;
 
@@ -222,10 +228,10 @@ private:
         return write_to_sender(l, w);
     }
 
-    bool write_to_sender(unsigned l, work& w) noexcept {
+    bool write_to_sender(unsigned l, work& w, bool loud = false) noexcept {
         w.rkey = rkey{this->peer_.lane[l].ring_rkey};
         if (w.length <= this->lanes_[l].inline_bytes()) w.flags = work_flags::inlined;
-        if (this->lanes_[l].post(0, wr_kind::grant, w)) return true;
+        if (this->lanes_[l].post(0, wr_kind::grant, w, loud)) return true;
         this->core_fault(l, fault_cause::local_error, wc_status::success);
         return false;
     }
@@ -235,12 +241,18 @@ private:
         const unsigned l = core_->active();
         if (!core_->may_grant() || !this->lanes_[l].room(0)) return;
         acked_ = core_->head();
+        write_acknowledgement(l, false);
+    }
+    void write_acknowledgement(unsigned l, bool loud) noexcept {
+        std::uint64_t& staged = staging_[0].pad[1];
+        staged = core_->head();
         work w{};
         w.op = work_op::write;
-        w.length = sizeof acked_;
-        w.local_addr = reinterpret_cast<std::uint64_t>(&acked_);
+        w.length = sizeof staged;
+        w.local_addr = reinterpret_cast<std::uint64_t>(&staged);
+        w.lkey = staging_memory_.region()->local[this->slots_[l]];
         w.remote_addr = this->peer_.ring_addr;
-        (void)write_to_sender(l, w);
+        (void)write_to_sender(l, w, loud);
     }
 
     VCCL_ALWAYS_INLINE void on_arrival(unsigned l, unsigned queue, std::uint32_t generation, const completion& c) noexcept {
@@ -308,6 +320,7 @@ private:
     std::optional<core_type> core_;
     std::uint64_t connection_{}, limit_{}, acked_{}, stale_{};
     nanoseconds quiet_since_{};
+    std::uint64_t marks_[max_lanes]{};
     std::uint32_t owed_[max_lanes][Group::count]{};
     std::uint64_t flushing_[max_lanes][max_window]{};
 };
