@@ -28,6 +28,7 @@ public:
     }
 
     void reached(double share) {
+        fabric_.attend();
         while (next_ < steps_.size() && steps_[next_].share <= share) {
             const std::string& command = steps_[next_++].command;
             const vccl::nanoseconds now = reporter::now();

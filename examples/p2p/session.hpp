@@ -95,8 +95,10 @@ public:
         const std::string theirs = peer_.receive(note::blob, answer_time);
         const vccl::status s = e.connect(std::as_bytes(std::span(theirs.data(), theirs.size())), answer_time);
         if (!s) throw failure(std::string(1, who_) + " cannot connect", s, lane(e, s));
-        for (std::uint8_t l = 0; l < e.lanes(); ++l)
-            names_.push_back(lane_name(e.lane_port(vccl::lane_id{l}).view(), e.peer_port(vccl::lane_id{l}).view()));
+        for (std::uint8_t l = 0; l < e.lanes(); ++l) {
+            const vccl::port_name own = e.lane_port(vccl::lane_id{l}), other = e.peer_port(vccl::lane_id{l});
+            names_.push_back(who_ == 'A' ? lane_name(own.view(), other.view()) : lane_name(other.view(), own.view()));
+        }
     }
 
     void name_lanes(vccl::timeline& t) const {
@@ -137,12 +139,16 @@ private:
     std::size_t shown_{};
 };
 
-/// Gives the processor away when there was nothing to do: the other role, or the fabric, may need it.
+/// Gives the processor away when there was nothing to do, and sleeps a little when there was nothing for long: the other
+/// role, the fabric or the kernel may need it.
 class idler {
 public:
     void after(bool moved) noexcept {
         idle_ = moved ? 0 : idle_ + 1;
-        if (idle_ > 64) ::sched_yield();
+        if (idle_ > 1024)
+            ::usleep(20);
+        else if (idle_ > 64)
+            ::sched_yield();
     }
 
 private:

@@ -9,12 +9,12 @@
 
 namespace p2p {
 
-/// The two ends of a lane under one name: "nic0.p0" for A.nic0.p0 and B.nic0.p0, else "mlx5_0:1 - mlx5_2:1".
-inline std::string lane_name(std::string_view own, std::string_view peer) {
-    const std::size_t a = own.find('.'), b = peer.find('.');
-    if (a != std::string_view::npos && b != std::string_view::npos && own.substr(a) == peer.substr(b))
-        return std::string(own.substr(a + 1));
-    return own == peer ? std::string(own) : std::string(own) + " - " + std::string(peer);
+/// The two ends of a lane under one name: "nic0.p0" for A.nic0.p0 and B.nic0.p0, else "mlx5_0:1 - mlx5_2:1", A's first.
+inline std::string lane_name(std::string_view at_a, std::string_view at_b) {
+    const std::size_t a = at_a.find('.'), b = at_b.find('.');
+    if (a != std::string_view::npos && b != std::string_view::npos && at_a.substr(a) == at_b.substr(b))
+        return std::string(at_a.substr(a + 1));
+    return at_a == at_b ? std::string(at_a) : std::string(at_a) + " - " + std::string(at_b);
 }
 
 struct witness {

@@ -59,11 +59,13 @@ inline std::string describe(const channel_event& e, const lane_names& lanes) {
             if (e.wc != wc_status::success) out += " (" + std::string(text(e.wc)) + ")";
             return out;
         }
-        case kind::failed_over:  // the receiver knows how long the decision took, the sender what is to be sent again
-            if (e.took.count != 0)
-                return "failed over to " + lanes[e.to] + ", decided " + duration_text(e.took) + " after the first sign";
-            return "failed over to " + lanes[e.to] + ", " + chunks(e.replayed, "replayed") + ", " +
-                   chunks(e.already_delivered, "had arrived already");
+        case kind::failed_over: {
+            std::string out = "failed over to " + lanes[e.to];
+            if (e.took.count != 0) out += ", decided " + duration_text(e.took) + " after the first sign";
+            if (e.replayed != 0 || e.already_delivered != 0)
+                out += ", " + chunks(e.replayed, "replayed") + ", " + chunks(e.already_delivered, "had arrived already");
+            return out;
+        }
         case kind::resumed:
             return "bytes arrive again over " + lanes[e.to] + ", " + duration_text(e.took) + " after the first sign of the fault";
         case kind::lane_restored: return lanes[e.lane] + " is back and answers";
