@@ -47,6 +47,15 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
         if (!talk) return;
         for (const auto& e : w.tx->handler().events) line("tx", e);
         for (const auto& e : w.rx->handler().events) line("rx", e);
+        auto lanes = [](const char* who, const auto& e) {
+            for (unsigned l = 0; l < e.lanes(); ++l) {
+                const lane_state& s = e.lane_health(lane_id{static_cast<std::uint8_t>(l)});
+                std::printf("  %s state %d lane %u health %d port %d fencing %d generation %u tries %u\n", who, static_cast<int>(e.state()), l, static_cast<int>(s.health), s.port_up,
+                            s.fencing, s.generation, s.restore_tries);
+            }
+        };
+        lanes("tx", *w.tx);
+        lanes("rx", *w.rx);
     };
     auto problem = [&](const std::string& what) { r.problem = what; show(); return r; };
     if (!w.connect()) return problem("connect refused");
@@ -66,7 +75,7 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
     std::vector<heal> heals;
     nanoseconds next_fault = w.fabric.now() + nanoseconds{static_cast<std::int64_t>(pick(3'000'000))};
     unsigned faults = 1 + static_cast<unsigned>(pick(8)), oob_lost = static_cast<unsigned>(pick(4));
-    if (oob_lost == 1) w.oob->lose_every = 2 + pick(5);
+    if (oob_lost == 1) w.oob->lost_percent = static_cast<unsigned>(pick(60));
     nanoseconds oob_cut_until{};
 
     auto every = [&] {

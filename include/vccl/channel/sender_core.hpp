@@ -168,6 +168,7 @@ public:
             next_hello_ = now + first_retry * 4;
         }
         if (this->state_ == channel_state::connecting) return;
+        if (this->state_ == channel_state::running && !this->book_.any_up()) this->suspend(now);
         watch_progress(now);
         for (unsigned l = 0; l < this->book_.count() && !this->over(); ++l) {
             lane_state& s = this->book_[l];
@@ -292,6 +293,7 @@ private:
         own_end_[m.lane].generation = m.generation;
         // Nothing goes out on it before the receiver has climbed its half, too: its probe on this lane says so.
         s.health = lane_health::verifying;
+        noticing_ &= ~(1u << m.lane);
         this->io_.tell(restore_answer(m.lane));
     }
 
@@ -299,7 +301,6 @@ private:
     void verified(unsigned l, nanoseconds now) noexcept {
         this->book_.raise(l, now);
         this->book_.hurry(l, now);
-        noticing_ &= ~(1u << l);
         if (this->state_ == channel_state::suspended) this->state_ = channel_state::running;
         progress_at_ = now;
         channel_event e{};

@@ -88,6 +88,8 @@ public:
     }
 
     lane_id active_lane() const noexcept { return lane_id{static_cast<std::uint8_t>(this->hot_lane_)}; }
+    /// How a lane fares at this end. Requires: begin_connect() was ok.
+    const lane_state& lane_health(lane_id l) const noexcept { return core_->lanes()[l.value]; }
     channel_state state() const noexcept { return core_ ? core_->state() : channel_state::connecting; }
     vccl::epoch epoch() const noexcept { return core_ ? core_->epoch() : vccl::epoch{}; }
 

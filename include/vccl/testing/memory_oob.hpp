@@ -21,9 +21,14 @@ struct memory_oob_link {
     bool cut{};                       ///< both ends see a broken channel
     bool listener_gone{};
     bool caller_present{};
-    std::uint64_t sent{};
-    std::uint64_t lose_every{};       ///< n: every n-th message is lost; 0: none
-    bool loses() noexcept { return lose_every != 0 && ++sent % lose_every == 0; }
+    unsigned lost_percent{};
+    std::uint64_t random{0x2545f4914f6cdd1d};
+    bool loses() noexcept {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        return random % 100 < lost_percent;
+    }
 };
 
 class memory_oob {
