@@ -40,7 +40,8 @@ inline void check(status s, const char* what) {
 /// Touched once, so that page faults are not measured.
 class buffer {
 public:
-    buffer() : at_(static_cast<unsigned char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    buffer()
+        : at_(static_cast<unsigned char*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
         if (at_ == MAP_FAILED) give_up("mmap", errc::no_memory);
         std::memset(at_, 1, bytes);
     }
@@ -80,8 +81,10 @@ struct end {
     soft::port::qp qp;
 
     end(const soft& host, const char* name)
-        : port(take(host.open(name), "open")), cq(take(port.create_cq(1024), "create_cq")),
-          mr(take(port.register_memory(memory.data(), bytes), "register_memory")), qp(take(port.create_qp(cq, {}), "create_qp")) {}
+        : port(take(host.open(name), "open")),
+          cq(take(port.create_cq(1024), "create_cq")),
+          mr(take(port.register_memory(memory.data(), bytes), "register_memory")),
+          qp(take(port.create_qp(cq, {}), "create_qp")) {}
 };
 
 /// What a peer must know.
@@ -117,7 +120,8 @@ inline void wait_for(end& e, unsigned completions) {
     while (completions != 0) {
         const unsigned n = take(e.cq.poll(out, completions < 64 ? completions : 64), "poll");
         for (unsigned i = 0; i < n; ++i)
-            if (out[i].status != wc_status::success) give_up("a work request", {errc::lane_failed, static_cast<unsigned>(out[i].status)});
+            if (out[i].status != wc_status::success)
+                give_up("a work request", {errc::lane_failed, static_cast<unsigned>(out[i].status)});
         completions -= n;
         if (n == 0) idle.nothing();
     }

@@ -37,11 +37,13 @@ void rebuild(end& a, end& b, std::uint32_t first) {
 }  // namespace
 
 TEST_CASE("a port that goes down is reported at its own end only, drops both directions, and works again when up") {
-    struct { const char* down; const char* up; bool at_a, at_b; } const cases[] = {
-        {"down A.nic0.p0", "up A.nic0.p0", true, false},
-        {"cable-down A.nic0.p0", "cable-up A.nic0.p0", true, false},
-        {"down B.nic0.p0", "up B.nic0.p0", false, true},
-        {"cable-down B.nic0.p0", "cable-up B.nic0.p0", false, true},
+    struct {
+        const char* down;
+        const char* up;
+        bool at_a, at_b;
+    } const cases[] = {
+        {"down A.nic0.p0", "up A.nic0.p0", true, false},        {"cable-down A.nic0.p0", "cable-up A.nic0.p0", true, false},
+        {"down B.nic0.p0", "up B.nic0.p0", false, true},        {"cable-down B.nic0.p0", "cable-up B.nic0.p0", false, true},
         {"switch-down rail0", "switch-up rail0", false, false},
     };
     for (const auto& c : cases) {
@@ -104,8 +106,11 @@ TEST_CASE("an outage shorter than the retries is survived") {
 }
 
 TEST_CASE("the death of one's own port looks as the option says") {
-    struct { const char* word; wc_status first; std::size_t completions; } const cases[] = {
-        {"op-error", wc_status::loc_qp_op_err, 3}, {"flush", wc_status::wr_flush_err, 3}, {"silent", {}, 0}};
+    struct {
+        const char* word;
+        wc_status first;
+        std::size_t completions;
+    } const cases[] = {{"op-error", wc_status::loc_qp_op_err, 3}, {"flush", wc_status::wr_flush_err, 3}, {"silent", {}, 0}};
     for (const auto& c : cases) {
         CAPTURE(c.word);
         auto [f, a, b] = make_pair();
@@ -182,7 +187,8 @@ TEST_CASE("port events can be lost, and PORT_ACTIVE can come twice") {
 
 TEST_CASE("two causes of an outage make one event each way") {
     auto [f, a, b] = make_pair();
-    for (const char* c : {"down A.nic0.p0", "cable-down A.nic0.p0", "down A.nic0.p0", "up A.nic0.p0", "cable-up A.nic0.p0"}) REQUIRE(f.command(c));
+    for (const char* c : {"down A.nic0.p0", "cable-down A.nic0.p0", "down A.nic0.p0", "up A.nic0.p0", "cable-up A.nic0.p0"})
+        REQUIRE(f.command(c));
     CHECK(events(a) == std::vector{kind::port_error, kind::port_active});
 }
 
@@ -330,7 +336,11 @@ TEST_CASE("a command names a port, a NIC, a host or all") {
 
 TEST_CASE("a wrong command changes nothing and says which word is wrong") {
     auto f = take(soft_fabric::create(soft_topology(2, 2, 2, 2), by_hand()));
-    struct { const char* text; errc code; std::uint32_t word; } const cases[] = {
+    struct {
+        const char* text;
+        errc code;
+        std::uint32_t word;
+    } const cases[] = {
         {"", errc::parse_error, 0},
         {"explode A.nic0.p0", errc::parse_error, 0},
         {"down", errc::parse_error, 1},
@@ -366,7 +376,10 @@ TEST_CASE("a wrong command changes nothing and says which word is wrong") {
 
 TEST_CASE("quantities are read with their units and fractions") {
     auto f = take(soft_fabric::create(soft_topology(1, 1, 1, 1), by_hand()));
-    struct { const char* text; std::uint64_t rate; } const cases[] = {
+    struct {
+        const char* text;
+        std::uint64_t rate;
+    } const cases[] = {
         {"2GB/s", 2'000'000'000}, {"2.5GB/s", 2'500'000'000}, {"400Gbit/s", 50'000'000'000}, {"12345", 12345}, {"0.5kB/s", 500}};
     for (const auto& c : cases) {
         REQUIRE(f.command(std::string("rate all ") + c.text));

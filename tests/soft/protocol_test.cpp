@@ -67,7 +67,8 @@ TEST_CASE("timeout 0 waits for ever and goes on once the path is mended by a new
 }
 
 TEST_CASE("every byte arrives once and in order over a path that loses, repeats and reorders") {
-    for (const char* fault : {"loss A.nic0.p0 5%", "loss B.nic0.p0 20%", "dup A.nic0.p0 30%", "reorder A.nic0.p0 20%", "delay B.nic0.p0 70us"}) {
+    for (const char* fault :
+         {"loss A.nic0.p0 5%", "loss B.nic0.p0 20%", "dup A.nic0.p0 30%", "reorder A.nic0.p0 20%", "delay B.nic0.p0 70us"}) {
         for (std::uint64_t seed = 1; seed <= 10; ++seed) {
             CAPTURE(fault);
             CAPTURE(seed);

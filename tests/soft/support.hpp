@@ -85,7 +85,9 @@ inline pair make_pair(const soft_options& options = by_hand(), const end_options
 }
 
 /// Runs all events that are due without moving the clock.
-inline void settle(soft_fabric& f) { while (f.step()) {} }
+inline void settle(soft_fabric& f) {
+    while (f.step()) {}
+}
 
 /// Runs until nothing is left to happen, moving the clock as far as it takes.
 inline void run_dry(soft_fabric& f, nanoseconds most = 100_s) {

@@ -138,7 +138,8 @@ TEST_CASE("fences and rebuilds on one thread do not disturb the others, while po
                 end_options o;
                 o.first = psn{round * 1000};
                 const auto ladder = [&o](end& x, end& y) {
-                    return x.qp.to_init() && x.qp.to_ready_to_receive({y.qp.number(), o.first, y.port.query()->address, 0, 4096}, o.timers) &&
+                    return x.qp.to_init() &&
+                           x.qp.to_ready_to_receive({y.qp.number(), o.first, y.port.query()->address, 0, 4096}, o.timers) &&
                            x.qp.to_ready_to_send(o.first, o.timers);
                 };
                 if (!ladder(c.a, c.b) || !ladder(c.b, c.a)) ++wrong;
@@ -174,9 +175,10 @@ TEST_CASE("objects come and go on many threads") {
                 auto ca = pa->create_cq(8), cb = pb->create_cq(8);
                 auto ma = pa->register_memory(here.data(), 4096), mb = pb->register_memory(there.data(), 4096);
                 auto qa = pa->create_qp(*ca, {}), qb = pb->create_qp(*cb, {});
-                const qp_peer to_b{qb->number(), psn{1}, pb->query()->address, 0, 4096}, to_a{qa->number(), psn{1}, pa->query()->address, 0, 4096};
-                if (!qa->to_init() || !qb->to_init() || !qa->to_ready_to_receive(to_b, {}) || !qb->to_ready_to_receive(to_a, {}) ||
-                    !qa->to_ready_to_send(psn{1}, {}) || !qb->to_ready_to_send(psn{1}, {}))
+                const qp_peer to_b{qb->number(), psn{1}, pb->query()->address, 0, 4096},
+                    to_a{qa->number(), psn{1}, pa->query()->address, 0, 4096};
+                if (!qa->to_init() || !qb->to_init() || !qa->to_ready_to_receive(to_b, {}) ||
+                    !qb->to_ready_to_receive(to_a, {}) || !qa->to_ready_to_send(psn{1}, {}) || !qb->to_ready_to_send(psn{1}, {}))
                     ++wrong;
                 work w;
                 w.flags = work_flags::signaled;

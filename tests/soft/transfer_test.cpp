@@ -134,8 +134,9 @@ TEST_CASE("operations of one QP take effect and complete in the order posted") {
         auto [f, a, b] = make_pair(kind(k));
         std::vector<work> all;
         for (std::uint64_t i = 0; i < 60; ++i) {
-            work w = with(write(a, b, 8 + static_cast<std::uint32_t>(i % 3) * 5000, i),
-                          i % 3 == 0 ? work_op::write : i % 3 == 1 ? work_op::read : work_op::fetch_add);
+            work w = with(write(a, b, 8 + static_cast<std::uint32_t>(i % 3) * 5000, i), i % 3 == 0   ? work_op::write
+                                                                                        : i % 3 == 1 ? work_op::read
+                                                                                                     : work_op::fetch_add);
             if (w.op == work_op::fetch_add) w.length = 8;
             if (i % 5 == 4) w.flags = w.flags | work_flags::fence;
             all.push_back(w);

@@ -18,8 +18,28 @@
 namespace vccl::inline v0::verbs::soft_detail {
 
 enum class fault_verb : std::uint8_t {
-    down, up, cable_down, cable_up, switch_down, switch_up, loss, duplicate, reorder, delay, rate, flap, hang, drop_acks,
-    no_event, fail_flush, active_twice, gid_change, partial, error, on_down, clear,
+    down,
+    up,
+    cable_down,
+    cable_up,
+    switch_down,
+    switch_up,
+    loss,
+    duplicate,
+    reorder,
+    delay,
+    rate,
+    flap,
+    hang,
+    drop_acks,
+    no_event,
+    fail_flush,
+    active_twice,
+    gid_change,
+    partial,
+    error,
+    on_down,
+    clear,
 };
 
 struct fault_command {
@@ -89,8 +109,13 @@ bool read_quantity(std::string_view text, const unit (&units)[N], std::uint64_t&
 }
 
 inline constexpr unit time_units[] = {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}};
-inline constexpr unit rate_units[] = {{"", 1}, {"B/s", 1}, {"kB/s", 1'000}, {"MB/s", 1'000'000}, {"GB/s", 1'000'000'000},
-                                      {"Mbit/s", 125'000}, {"Gbit/s", 125'000'000}};
+inline constexpr unit rate_units[] = {{"", 1},
+                                      {"B/s", 1},
+                                      {"kB/s", 1'000},
+                                      {"MB/s", 1'000'000},
+                                      {"GB/s", 1'000'000'000},
+                                      {"Mbit/s", 125'000},
+                                      {"Gbit/s", 125'000'000}};
 inline constexpr unit share_units[] = {{"%", 10'000}, {"ppm", 1}};
 inline constexpr unit count_units[] = {{"", 1}, {"x", 1}};
 
@@ -154,7 +179,8 @@ inline result<fault_command> parse(std::string_view text, const topology& t, std
     if (target.empty()) return status{errc::parse_error, 1};
     if (spelling->operand == fault_operand::rail) {
         std::uint64_t rail{};
-        if (!target.starts_with("rail") || !read_quantity(target.substr(4), count_units, rail)) return status{errc::parse_error, 1};
+        if (!target.starts_with("rail") || !read_quantity(target.substr(4), count_units, rail))
+            return status{errc::parse_error, 1};
         if (rail >= rails) return status{errc::not_found, 1};
         c.rail = static_cast<std::uint32_t>(rail);
     } else {
@@ -165,30 +191,33 @@ inline result<fault_command> parse(std::string_view text, const topology& t, std
     bool good = true;
     std::uint64_t down{}, up{};
     switch (spelling->operand) {
-    case fault_operand::none:
-    case fault_operand::rail: break;
-    case fault_operand::share: good = read_quantity(next_word(text), share_units, c.amount) && c.amount <= 1'000'000; break;
-    case fault_operand::rate: good = read_quantity(next_word(text), rate_units, c.amount); break;
-    case fault_operand::count: good = read_quantity(next_word(text), count_units, c.amount) && c.amount <= 0xffffffff; break;
-    case fault_operand::time:
-        good = read_quantity(next_word(text), time_units, down) && down <= 3'600'000'000'000;
-        c.first = static_cast<std::int64_t>(down);
-        break;
-    case fault_operand::flap:
-        good = read_quantity(next_word(text), time_units, down) && read_quantity(next_word(text), time_units, up) &&
-               read_quantity(next_word(text), count_units, c.amount) && down + up > 0 && down <= 3'600'000'000'000 &&
-               up <= 3'600'000'000'000 && c.amount > 0 && c.amount <= 1'000'000;
-        c.first = static_cast<std::int64_t>(down);
-        c.second = static_cast<std::int64_t>(up);
-        break;
-    case fault_operand::behaviour: {
-        const auto word = next_word(text);
-        constexpr std::string_view words[] = {"retry", "op-error", "flush", "silent"};
-        good = false;
-        for (std::uint32_t i = 0; i < 4; ++i)
-            if (words[i] == word) { c.amount = i; good = true; }
-        break;
-    }
+        case fault_operand::none:
+        case fault_operand::rail: break;
+        case fault_operand::share: good = read_quantity(next_word(text), share_units, c.amount) && c.amount <= 1'000'000; break;
+        case fault_operand::rate: good = read_quantity(next_word(text), rate_units, c.amount); break;
+        case fault_operand::count: good = read_quantity(next_word(text), count_units, c.amount) && c.amount <= 0xffffffff; break;
+        case fault_operand::time:
+            good = read_quantity(next_word(text), time_units, down) && down <= 3'600'000'000'000;
+            c.first = static_cast<std::int64_t>(down);
+            break;
+        case fault_operand::flap:
+            good = read_quantity(next_word(text), time_units, down) && read_quantity(next_word(text), time_units, up) &&
+                   read_quantity(next_word(text), count_units, c.amount) && down + up > 0 && down <= 3'600'000'000'000 &&
+                   up <= 3'600'000'000'000 && c.amount > 0 && c.amount <= 1'000'000;
+            c.first = static_cast<std::int64_t>(down);
+            c.second = static_cast<std::int64_t>(up);
+            break;
+        case fault_operand::behaviour: {
+            const auto word = next_word(text);
+            constexpr std::string_view words[] = {"retry", "op-error", "flush", "silent"};
+            good = false;
+            for (std::uint32_t i = 0; i < 4; ++i)
+                if (words[i] == word) {
+                    c.amount = i;
+                    good = true;
+                }
+            break;
+        }
     }
     if (!good) return status{errc::parse_error, 2};
     if (!next_word(text).empty()) return status{errc::parse_error, 3};
@@ -197,33 +226,52 @@ inline result<fault_command> parse(std::string_view text, const topology& t, std
 
 /// Carries a command out, except `flap`, which takes time and is the engine's.
 inline void apply(const segment& s, const fault_command& c) noexcept {
-    if (c.verb == fault_verb::switch_down || c.verb == fault_verb::switch_up) set_rail(s, c.rail, c.verb == fault_verb::switch_up);
+    if (c.verb == fault_verb::switch_down || c.verb == fault_verb::switch_up)
+        set_rail(s, c.rail, c.verb == fault_verb::switch_up);
     const auto ppm = static_cast<std::uint32_t>(c.amount);
     for (const std::uint32_t i : c.ports) {
         port_control& p = s.port(i);
         switch (c.verb) {
-        case fault_verb::down: set_link(s, i, link_up, false); break;
-        case fault_verb::up: set_link(s, i, link_up, true); break;
-        case fault_verb::cable_down: set_link(s, i, link_cable, false); break;
-        case fault_verb::cable_up: set_link(s, i, link_cable, true); break;
-        case fault_verb::loss: p.loss = ppm; set_fault(s, i, fault_loss, ppm != 0); break;
-        case fault_verb::duplicate: p.duplicate = ppm; set_fault(s, i, fault_duplicate, ppm != 0); break;
-        case fault_verb::reorder: p.reorder = ppm; set_fault(s, i, fault_reorder, ppm != 0); break;
-        case fault_verb::delay: p.delay = c.first; set_fault(s, i, fault_delay, c.first != 0); break;
-        case fault_verb::rate: set_rate(s, i, c.amount); break;
-        case fault_verb::hang: set_fault(s, i, fault_hang, true); break;
-        case fault_verb::drop_acks: set_fault(s, i, fault_drop_acks, true); break;
-        case fault_verb::no_event: set_fault(s, i, fault_no_event, true); break;
-        case fault_verb::fail_flush: set_fault(s, i, fault_flush, true); break;
-        case fault_verb::active_twice: set_fault(s, i, fault_active_twice, true); break;
-        case fault_verb::gid_change: change_gid(s, i); break;
-        case fault_verb::partial: p.partial = ppm; set_fault(s, i, fault_partial, true); break;
-        case fault_verb::error: set_fault(s, i, fault_error_once, true); break;
-        case fault_verb::on_down: p.on_down = ppm; announce(s); break;
-        case fault_verb::clear: clear_faults(s, i); break;
-        case fault_verb::flap:
-        case fault_verb::switch_down:
-        case fault_verb::switch_up: break;
+            case fault_verb::down: set_link(s, i, link_up, false); break;
+            case fault_verb::up: set_link(s, i, link_up, true); break;
+            case fault_verb::cable_down: set_link(s, i, link_cable, false); break;
+            case fault_verb::cable_up: set_link(s, i, link_cable, true); break;
+            case fault_verb::loss:
+                p.loss = ppm;
+                set_fault(s, i, fault_loss, ppm != 0);
+                break;
+            case fault_verb::duplicate:
+                p.duplicate = ppm;
+                set_fault(s, i, fault_duplicate, ppm != 0);
+                break;
+            case fault_verb::reorder:
+                p.reorder = ppm;
+                set_fault(s, i, fault_reorder, ppm != 0);
+                break;
+            case fault_verb::delay:
+                p.delay = c.first;
+                set_fault(s, i, fault_delay, c.first != 0);
+                break;
+            case fault_verb::rate: set_rate(s, i, c.amount); break;
+            case fault_verb::hang: set_fault(s, i, fault_hang, true); break;
+            case fault_verb::drop_acks: set_fault(s, i, fault_drop_acks, true); break;
+            case fault_verb::no_event: set_fault(s, i, fault_no_event, true); break;
+            case fault_verb::fail_flush: set_fault(s, i, fault_flush, true); break;
+            case fault_verb::active_twice: set_fault(s, i, fault_active_twice, true); break;
+            case fault_verb::gid_change: change_gid(s, i); break;
+            case fault_verb::partial:
+                p.partial = ppm;
+                set_fault(s, i, fault_partial, true);
+                break;
+            case fault_verb::error: set_fault(s, i, fault_error_once, true); break;
+            case fault_verb::on_down:
+                p.on_down = ppm;
+                announce(s);
+                break;
+            case fault_verb::clear: clear_faults(s, i); break;
+            case fault_verb::flap:
+            case fault_verb::switch_down:
+            case fault_verb::switch_up: break;
         }
     }
 }

@@ -13,10 +13,10 @@ inline void engine::on_response(queue_pair& q, const packet_header& h, const std
         (control().port(q.port).faults.load(std::memory_order_relaxed) & fault_hang) != 0)
         return;
     switch (h.op) {
-    case opcode::acknowledge: acknowledge(q, psn_add(h.psn, 1)); break;
-    case opcode::nak: on_nak(q, h); break;
-    case opcode::read_response: on_read_response(q, h, payload); break;
-    default: on_atomic_response(q, h); break;
+        case opcode::acknowledge: acknowledge(q, psn_add(h.psn, 1)); break;
+        case opcode::nak: on_nak(q, h); break;
+        case opcode::read_response: on_read_response(q, h, payload); break;
+        default: on_atomic_response(q, h); break;
     }
     if (q.state.load(std::memory_order_relaxed) == qp_state::ready_to_send &&
         q.send.next != q.send.posted.load(std::memory_order_seq_cst))
@@ -67,16 +67,16 @@ inline void engine::on_nak(queue_pair& q, const packet_header& h) noexcept {
     if (psn_diff(h.psn, q.una) < 0 || psn_diff(h.psn, q.frontier) >= 0) return;  // of an earlier attempt
     if (!acknowledge(q, h.psn) || q.state.load(std::memory_order_relaxed) != qp_state::ready_to_send) return;
     switch (h.nak) {
-    case nak_code::sequence: return retry(q);
-    case nak_code::receiver_not_ready:
-        if (q.timers.rnr_retry != 7 && q.rnr_retries-- == 0) return fail(q, wc_status::rnr_retry_exc_err);
-        go_back(q, h.psn);
-        q.rnr_until = clock() + rnr_wait(h.rnr_timer);
-        wake(q, q.rnr_until);
-        return;
-    case nak_code::invalid_request: return fail(q, wc_status::rem_inv_req_err);
-    case nak_code::remote_access: return fail(q, wc_status::rem_access_err);
-    case nak_code::remote_operation: return fail(q, wc_status::rem_op_err);
+        case nak_code::sequence: return retry(q);
+        case nak_code::receiver_not_ready:
+            if (q.timers.rnr_retry != 7 && q.rnr_retries-- == 0) return fail(q, wc_status::rnr_retry_exc_err);
+            go_back(q, h.psn);
+            q.rnr_until = clock() + rnr_wait(h.rnr_timer);
+            wake(q, q.rnr_until);
+            return;
+        case nak_code::invalid_request: return fail(q, wc_status::rem_inv_req_err);
+        case nak_code::remote_access: return fail(q, wc_status::rem_access_err);
+        case nak_code::remote_operation: return fail(q, wc_status::rem_op_err);
     }
 }
 
@@ -96,8 +96,10 @@ inline void engine::on_read_response(queue_pair& q, const packet_header& h, cons
         copy_bytes(to, payload, h.length);
     }
     e.done += h.packets;
-    if (e.done == e.packets) acknowledge(q, psn_add(e.psn, e.packets));
-    else acknowledge(q, psn_add(e.psn, e.done));
+    if (e.done == e.packets)
+        acknowledge(q, psn_add(e.psn, e.packets));
+    else
+        acknowledge(q, psn_add(e.psn, e.done));
 }
 
 inline void engine::on_atomic_response(queue_pair& q, const packet_header& h) noexcept {
@@ -115,12 +117,12 @@ inline void engine::on_atomic_response(queue_pair& q, const packet_header& h) no
 
 constexpr completion_op completion_of(work_op op) noexcept {
     switch (op) {
-    case work_op::send: return completion_op::send;
-    case work_op::read: return completion_op::read;
-    case work_op::fetch_add: return completion_op::fetch_add;
-    case work_op::cmp_swap: return completion_op::cmp_swap;
-    case work_op::write:
-    case work_op::write_imm: break;
+        case work_op::send: return completion_op::send;
+        case work_op::read: return completion_op::read;
+        case work_op::fetch_add: return completion_op::fetch_add;
+        case work_op::cmp_swap: return completion_op::cmp_swap;
+        case work_op::write:
+        case work_op::write_imm: break;
     }
     return completion_op::write;
 }
@@ -181,7 +183,8 @@ inline void engine::flush(queue_pair& q) noexcept {
 }
 
 /// Completes the oldest receive.
-inline void engine::push_receive(queue_pair& q, wc_status s, completion_op op, std::uint32_t bytes, std::uint32_t immediate) noexcept {
+inline void engine::push_receive(queue_pair& q, wc_status s, completion_op op, std::uint32_t bytes,
+                                 std::uint32_t immediate) noexcept {
     cqe c;
     c.what.wr_id = q.recv.front()->wr_id;
     c.what.status = s;

@@ -66,8 +66,10 @@ inline void change_gid(const segment& s, std::uint32_t index) noexcept {
 
 inline void set_fault(const segment& s, std::uint32_t index, fault_bits bit, bool on) noexcept {
     auto& faults = s.port(index).faults;
-    if (on) faults.fetch_or(bit, std::memory_order_acq_rel);
-    else faults.fetch_and(~static_cast<std::uint32_t>(bit), std::memory_order_acq_rel);
+    if (on)
+        faults.fetch_or(bit, std::memory_order_acq_rel);
+    else
+        faults.fetch_and(~static_cast<std::uint32_t>(bit), std::memory_order_acq_rel);
     announce(s);
 }
 

@@ -23,15 +23,22 @@ struct soft_port_status {
 class soft_fabric {
 public:
     soft_fabric(soft_fabric&&) noexcept = default;
-    soft_fabric& operator=(soft_fabric&& o) noexcept { std::swap(engine_, o.engine_); std::swap(creator_, o.creator_); return *this; }
-    ~soft_fabric() { if (engine_ && creator_) engine_->unlink(); }
+    soft_fabric& operator=(soft_fabric&& o) noexcept {
+        std::swap(engine_, o.engine_);
+        std::swap(creator_, o.creator_);
+        return *this;
+    }
+    ~soft_fabric() {
+        if (engine_ && creator_) engine_->unlink();
+    }
 
     /// In this process: anonymous memory.
     static result<soft_fabric> create(const topology& t, const soft_options& o = {}) {
         if (auto s = check(t, o); !s) return s;
         auto map = soft_detail::segment_map::anonymous(t, o);
         if (!map) return map.error();
-        return result<soft_fabric>(soft_fabric(std::make_shared<soft_detail::engine>(std::move(*map), topology(t), o.manual_time), false));
+        return result<soft_fabric>(
+            soft_fabric(std::make_shared<soft_detail::engine>(std::move(*map), topology(t), o.manual_time), false));
     }
     /// For this process and others, under a name of letters, digits, '-' and '_'. `already_exists`: a live process has it.
     static result<soft_fabric> create_shared(std::string_view name, const topology& t, const soft_options& o = {}) {
@@ -50,7 +57,8 @@ public:
         if (shape->ports.size() != map->view.at.port_count) return errc::bad_blob;
         for (const auto& p : shape->ports)
             if (p.rail.value >= map->view.at.rail_count) return errc::bad_blob;
-        return result<soft_fabric>(soft_fabric(std::make_shared<soft_detail::engine>(std::move(*map), std::move(*shape), false), false));
+        return result<soft_fabric>(
+            soft_fabric(std::make_shared<soft_detail::engine>(std::move(*map), std::move(*shape), false), false));
     }
 
     /// The backend of one host. `not_found`: no such host; `no_memory`: too many processes use the fabric.
@@ -100,8 +108,9 @@ private:
 
     static vccl::status check(const topology& t, const soft_options& o) noexcept {
         const bool power = (o.mtu & (o.mtu - 1)) == 0 && (o.ring_bytes & (o.ring_bytes - 1)) == 0;
-        if (!power || o.mtu < 256 || o.mtu > 4096 || o.latency.count < 0 || o.processes == 0 || o.processes > soft_detail::max_slots ||
-            o.ring_bytes < 65536 || t.ports.empty() || t.ports.size() > soft_detail::max_ports || !soft_detail::consistent(t))
+        if (!power || o.mtu < 256 || o.mtu > 4096 || o.latency.count < 0 || o.processes == 0 ||
+            o.processes > soft_detail::max_slots || o.ring_bytes < 65536 || t.ports.empty() ||
+            t.ports.size() > soft_detail::max_ports || !soft_detail::consistent(t))
             return errc::invalid_argument;
         for (const auto& p : t.ports)
             if (p.rail.value >= soft_detail::max_rails) return errc::invalid_argument;

@@ -12,8 +12,14 @@ public:
     soft_mr() = default;
     soft_mr(std::shared_ptr<soft_detail::engine> e, std::uint32_t key) noexcept : engine_(std::move(e)), key_(key) {}
     soft_mr(soft_mr&&) noexcept = default;
-    soft_mr& operator=(soft_mr&& o) noexcept { std::swap(engine_, o.engine_); std::swap(key_, o.key_); return *this; }
-    ~soft_mr() { if (engine_) engine_->remove_memory(key_); }
+    soft_mr& operator=(soft_mr&& o) noexcept {
+        std::swap(engine_, o.engine_);
+        std::swap(key_, o.key_);
+        return *this;
+    }
+    ~soft_mr() {
+        if (engine_) engine_->remove_memory(key_);
+    }
 
     lkey local_key() const noexcept { return lkey{key_}; }
     rkey remote_key() const noexcept { return rkey{key_ | soft_detail::memory_table::remote_bit}; }
@@ -29,8 +35,14 @@ public:
     soft_cq(std::shared_ptr<soft_detail::engine> e, std::unique_ptr<soft_detail::completion_queue> q) noexcept
         : engine_(std::move(e)), queue_(std::move(q)) {}
     soft_cq(soft_cq&&) noexcept = default;
-    soft_cq& operator=(soft_cq&& o) noexcept { std::swap(engine_, o.engine_); std::swap(queue_, o.queue_); return *this; }
-    ~soft_cq() { if (queue_) engine_->detach(*queue_); }
+    soft_cq& operator=(soft_cq&& o) noexcept {
+        std::swap(engine_, o.engine_);
+        std::swap(queue_, o.queue_);
+        return *this;
+    }
+    ~soft_cq() {
+        if (queue_) engine_->detach(*queue_);
+    }
 
     result<unsigned> poll(completion* out, unsigned room) noexcept {
         if (!queue_) return errc::invalid_argument;
@@ -48,7 +60,11 @@ public:
     soft_qp() = default;
     soft_qp(std::shared_ptr<soft_detail::engine> e, soft_detail::queue_pair* q) noexcept : engine_(std::move(e)), qp_(q) {}
     soft_qp(soft_qp&& o) noexcept : engine_(std::move(o.engine_)), qp_(std::exchange(o.qp_, nullptr)) {}
-    soft_qp& operator=(soft_qp&& o) noexcept { std::swap(engine_, o.engine_); std::swap(qp_, o.qp_); return *this; }
+    soft_qp& operator=(soft_qp&& o) noexcept {
+        std::swap(engine_, o.engine_);
+        std::swap(qp_, o.qp_);
+        return *this;
+    }
     ~soft_qp() { (void)destroy(); }
 
     qpn number() const noexcept { return qpn{qp_ != nullptr ? qp_->number : 0}; }
@@ -106,8 +122,14 @@ public:
     soft_port(std::shared_ptr<soft_detail::engine> e, std::unique_ptr<soft_detail::port_domain> d) noexcept
         : engine_(std::move(e)), domain_(std::move(d)) {}
     soft_port(soft_port&&) noexcept = default;
-    soft_port& operator=(soft_port&& o) noexcept { std::swap(engine_, o.engine_); std::swap(domain_, o.domain_); return *this; }
-    ~soft_port() { if (domain_) engine_->close(*domain_); }
+    soft_port& operator=(soft_port&& o) noexcept {
+        std::swap(engine_, o.engine_);
+        std::swap(domain_, o.domain_);
+        return *this;
+    }
+    ~soft_port() {
+        if (domain_) engine_->close(*domain_);
+    }
 
     result<port_attributes> query() noexcept {
         if (!domain_) return errc::no_port;
@@ -127,9 +149,7 @@ public:
         if (depth == 0 || depth > 1u << 22) return errc::invalid_argument;
         try {
             return soft_cq(engine_, std::make_unique<soft_detail::completion_queue>(depth, domain_->id));
-        } catch (const std::bad_alloc&) {
-            return errc::no_memory;
-        }
+        } catch (const std::bad_alloc&) { return errc::no_memory; }
     }
     result<soft_qp> create_qp(soft_cq& completions, const qp_limits& limits) noexcept {
         if (!domain_) return errc::no_port;

@@ -16,8 +16,16 @@
 namespace vccl::inline v0::verbs::soft_detail {
 
 enum class opcode : std::uint8_t {
-    write, write_imm, send, read_request, fetch_add, cmp_swap,       // requests, in the order of work_op
-    acknowledge, nak, read_response, atomic_response,                 // responses
+    write,
+    write_imm,
+    send,
+    read_request,
+    fetch_add,
+    cmp_swap,       // requests, in the order of work_op
+    acknowledge,
+    nak,
+    read_response,
+    atomic_response,                 // responses
 };
 inline constexpr std::uint8_t opcodes = 10;
 constexpr bool is_response(opcode o) noexcept { return o >= opcode::acknowledge; }
@@ -115,8 +123,9 @@ private:
 
 /// The wait that a 5-bit RNR timer code stands for.
 constexpr std::int64_t rnr_wait(std::uint8_t code) noexcept {
-    constexpr std::uint32_t hundredths[32] = {65536, 1,   2,   3,   4,   6,   8,    12,   16,   24,   32,   48,    64,    96,    128,   192,
-                                              256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    constexpr std::uint32_t hundredths[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+                                              48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+                                              2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
     return static_cast<std::int64_t>(hundredths[code & 31]) * 10'000;
 }
 

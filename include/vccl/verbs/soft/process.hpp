@@ -20,7 +20,8 @@ inline std::uint32_t start_time_of(pid_t pid) noexcept {
     char path[40] = "/proc/";
     char digits[16];
     int n = 0;
-    for (auto left = static_cast<unsigned>(pid); n == 0 || left != 0; left /= 10) digits[n++] = static_cast<char>('0' + left % 10);
+    for (auto left = static_cast<unsigned>(pid); n == 0 || left != 0; left /= 10)
+        digits[n++] = static_cast<char>('0' + left % 10);
     std::size_t at = 6;
     while (n > 0) path[at++] = digits[--n];
     std::memcpy(path + at, "/stat", 6);
@@ -38,9 +39,7 @@ inline std::uint32_t start_time_of(pid_t pid) noexcept {
     return static_cast<std::uint32_t>(std::strtoull(p + 1, nullptr, 10));
 }
 
-inline std::uint64_t identity_of(pid_t pid) noexcept {
-    return static_cast<std::uint64_t>(pid) << 32 | start_time_of(pid);
-}
+inline std::uint64_t identity_of(pid_t pid) noexcept { return static_cast<std::uint64_t>(pid) << 32 | start_time_of(pid); }
 inline std::uint64_t own_identity() noexcept { return identity_of(::getpid()); }
 
 inline bool alive(std::uint64_t identity) noexcept {

@@ -22,8 +22,7 @@ inline constexpr std::uint32_t index_bits = 12, generation_bits = 6;
 inline constexpr std::uint32_t table_size = 1u << index_bits;
 
 constexpr std::uint32_t make_qpn(std::uint32_t slot, std::uint32_t generation, std::uint32_t index) noexcept {
-    return slot << (index_bits + generation_bits) |
-           (generation & ((1u << generation_bits) - 1)) << index_bits | index;
+    return slot << (index_bits + generation_bits) | (generation & ((1u << generation_bits) - 1)) << index_bits | index;
 }
 constexpr std::uint32_t slot_of(std::uint32_t qpn) noexcept { return (qpn & psn_mask) >> (index_bits + generation_bits); }
 constexpr std::uint32_t index_of(std::uint32_t qpn) noexcept { return qpn & (table_size - 1); }

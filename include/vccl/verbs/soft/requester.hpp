@@ -87,7 +87,8 @@ inline engine::turn engine::send_some(queue_pair& q) noexcept {
             q.rnr_until = 0;
         }
         if ((faults & fault_error_once) != 0 &&
-            (p.faults.fetch_and(~static_cast<std::uint32_t>(fault_error_once), std::memory_order_acq_rel) & fault_error_once) != 0) {
+            (p.faults.fetch_and(~static_cast<std::uint32_t>(fault_error_once), std::memory_order_acq_rel) & fault_error_once) !=
+                0) {
             fail(q, wc_status::loc_qp_op_err);
             break;
         }
@@ -122,7 +123,8 @@ inline engine::beginning engine::begin(queue_pair& q, wqe& e) noexcept {
 
     wc_status wrong = wc_status::success;
     const std::uint32_t local_bytes = w.op == work_op::fetch_add || w.op == work_op::cmp_swap ? 8 : w.length;
-    if (local_bytes > message_limit) wrong = wc_status::loc_len_err;
+    if (local_bytes > message_limit)
+        wrong = wc_status::loc_len_err;
     else if (local_bytes != 0 && !has(w.flags, work_flags::inlined) &&
              memory_.local(q.domain, w.lkey, w.local_addr, local_bytes) == nullptr)
         wrong = wc_status::loc_prot_err;
@@ -184,24 +186,26 @@ inline bool engine::direct(queue_pair& q, wqe& e) noexcept {
     std::byte* ours = has(w.flags, work_flags::inlined) ? q.send.inline_at(q.send.next)
                                                         : reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(w.local_addr));
     switch (w.op) {
-    case work_op::write:
-    case work_op::write_imm:
-    case work_op::send: copy_bytes(theirs, ours, w.length); break;
-    case work_op::read: copy_bytes(ours, theirs, w.length); break;
-    case work_op::fetch_add:
-    case work_op::cmp_swap: {
-        const std::uint64_t old = run_atomic(theirs, w.op == work_op::fetch_add, w.swap_add, w.compare);
-        copy_bytes(ours, &old, sizeof old);
-        break;
-    }
+        case work_op::write:
+        case work_op::write_imm:
+        case work_op::send: copy_bytes(theirs, ours, w.length); break;
+        case work_op::read: copy_bytes(ours, theirs, w.length); break;
+        case work_op::fetch_add:
+        case work_op::cmp_swap: {
+            const std::uint64_t old = run_atomic(theirs, w.op == work_op::fetch_add, w.swap_add, w.compare);
+            copy_bytes(ours, &old, sizeof old);
+            break;
+        }
     }
     from.out_packets.fetch_add(e.packets, std::memory_order_relaxed);
     from.out_bytes.fetch_add(w.length, std::memory_order_relaxed);
     to.in_bytes.fetch_add(w.length, std::memory_order_relaxed);
     r->expected = psn_add(r->expected, e.packets);
     r->nak_sent = false;
-    if (w.op == work_op::send) push_receive(*r, wc_status::success, completion_op::recv, w.length, 0);
-    else if (w.op == work_op::write_imm) push_receive(*r, wc_status::success, completion_op::recv_write_imm, w.length, w.immediate);
+    if (w.op == work_op::send)
+        push_receive(*r, wc_status::success, completion_op::recv, w.length, 0);
+    else if (w.op == work_op::write_imm)
+        push_receive(*r, wc_status::success, completion_op::recv_write_imm, w.length, w.immediate);
     return q.state.load(std::memory_order_relaxed) == qp_state::ready_to_send;
 }
 

@@ -22,9 +22,12 @@ inline void engine::on_request(queue_pair& q, packet_header h, const std::byte* 
     if (ahead < 0) {
         const auto known = static_cast<std::uint32_t>(-ahead);
         if (!data || known >= h.packets) {  // seen before: answer again, change nothing
-            if (h.op == opcode::read_request) on_read(q, h, true);
-            else if (!data) on_atomic(q, h, true);
-            else q.ack_due = true;
+            if (h.op == opcode::read_request)
+                on_read(q, h, true);
+            else if (!data)
+                on_atomic(q, h, true);
+            else
+                q.ack_due = true;
             enqueue(q);
             return;
         }
@@ -36,9 +39,12 @@ inline void engine::on_request(queue_pair& q, packet_header h, const std::byte* 
         h.flags &= static_cast<std::uint8_t>(~packet_first);
     }
     q.nak_sent = false;
-    if (data) on_data(q, h, payload);
-    else if (h.op == opcode::read_request) on_read(q, h, false);
-    else on_atomic(q, h, false);
+    if (data)
+        on_data(q, h, payload);
+    else if (h.op == opcode::read_request)
+        on_read(q, h, false);
+    else
+        on_atomic(q, h, false);
 }
 
 /// The request is wrong: tell the requester why and stop the QP.
@@ -69,8 +75,7 @@ inline void engine::on_data(queue_pair& q, const packet_header& h, const std::by
     const bool takes_receive = h.op == opcode::send || (h.op == opcode::write_imm && last);
     if (takes_receive && (into = q.recv.front()) == nullptr) return not_ready(q);
     if (first) {
-        if (h.op != opcode::send && h.message != 0 &&
-            memory_.remote(q.domain, rkey{h.rkey}, h.remote_addr, h.message) == nullptr)
+        if (h.op != opcode::send && h.message != 0 && memory_.remote(q.domain, rkey{h.rkey}, h.remote_addr, h.message) == nullptr)
             return refuse(q, nak_code::remote_access);
         m = {true, h.op, h.message, 0, h.rkey, h.remote_addr};
     }
@@ -105,8 +110,10 @@ inline void engine::on_data(queue_pair& q, const packet_header& h, const std::by
     }
     if (!last) return;
     m.open = false;
-    if (h.op == opcode::send) push_receive(q, wc_status::success, completion_op::recv, m.taken, 0);
-    else if (h.op == opcode::write_imm) push_receive(q, wc_status::success, completion_op::recv_write_imm, m.taken, h.immediate);
+    if (h.op == opcode::send)
+        push_receive(q, wc_status::success, completion_op::recv, m.taken, 0);
+    else if (h.op == opcode::write_imm)
+        push_receive(q, wc_status::success, completion_op::recv_write_imm, m.taken, h.immediate);
 }
 
 /// Notes what is to be read; `pump` reads it when it sends.

@@ -23,13 +23,14 @@ constexpr std::uint32_t record_bytes(std::uint32_t payload) noexcept {
     return (static_cast<std::uint32_t>(sizeof(ring_record)) + payload + ring_grain - 1) / ring_grain * ring_grain;
 }
 
-
 /// The sending end.
 class ring_producer {
 public:
     ring_producer() = default;
     ring_producer(std::byte* at, std::uint32_t capacity) noexcept
-        : control_(reinterpret_cast<ring_control*>(at)), data_(at + ring_header), capacity_(capacity),
+        : control_(reinterpret_cast<ring_control*>(at)),
+          data_(at + ring_header),
+          capacity_(capacity),
           tail_(control_->tail.load(std::memory_order_acquire) & ~std::uint64_t{ring_grain - 1}),
           head_seen_(control_->head.load(std::memory_order_acquire)) {}
 
@@ -79,7 +80,9 @@ class ring_consumer {
 public:
     ring_consumer() = default;
     ring_consumer(std::byte* at, std::uint32_t capacity) noexcept
-        : control_(reinterpret_cast<ring_control*>(at)), data_(at + ring_header), capacity_(capacity),
+        : control_(reinterpret_cast<ring_control*>(at)),
+          data_(at + ring_header),
+          capacity_(capacity),
           head_(control_->head.load(std::memory_order_acquire) & ~std::uint64_t{ring_grain - 1}) {}
 
     explicit operator bool() const noexcept { return control_ != nullptr; }

@@ -77,7 +77,8 @@ inline result<unsigned> engine::poll(completion_queue& cq, completion* out, unsi
     std::uint32_t head = cq.head.load(std::memory_order_relaxed);
     const std::uint32_t tail = cq.tail.load(std::memory_order_acquire);
     if (head == tail) {
-        if (cq.overrun.load(std::memory_order_acquire) && cq.tail.load(std::memory_order_acquire) == head) return errc::cq_overrun;
+        if (cq.overrun.load(std::memory_order_acquire) && cq.tail.load(std::memory_order_acquire) == head)
+            return errc::cq_overrun;
         return 0u;
     }
     unsigned n = 0;
@@ -148,8 +149,10 @@ inline void engine::take_doorbells() noexcept {
 inline void engine::enqueue(queue_pair& q) noexcept {
     if (q.queued) return;
     q.queued = true;
-    if (manual_) queue_.push({clock(), 0, nullptr, q.number, event_kind::turn});
-    else run_.push_back(&q);
+    if (manual_)
+        queue_.push({clock(), 0, nullptr, q.number, event_kind::turn});
+    else
+        run_.push_back(&q);
 }
 
 inline bool engine::run_list() noexcept {
@@ -197,8 +200,10 @@ inline bool engine::run_due(unsigned limit) noexcept {
 inline void engine::run_event(const timed_event& e) noexcept {
     if (manual_) {
         const std::uint64_t psn = e.carried == nullptr ? 0 : e.carried->header.psn;
-        event_hash_ = mix(event_hash_ ^ mix(static_cast<std::uint64_t>(e.at) + (std::uint64_t{e.which} << 8) +
-                                            static_cast<std::uint64_t>(e.kind)) ^ psn << 32);
+        event_hash_ =
+            mix(event_hash_ ^
+                mix(static_cast<std::uint64_t>(e.at) + (std::uint64_t{e.which} << 8) + static_cast<std::uint64_t>(e.kind)) ^
+                psn << 32);
     }
     if (e.kind == event_kind::flap) return run_flap(e.which);
     if (e.kind == event_kind::deliver) {
@@ -243,9 +248,12 @@ inline void engine::notice_changes() noexcept {
             if (q == nullptr || q->port != i || q->state.load(std::memory_order_relaxed) != qp_state::ready_to_send ||
                 q->send.first == q->send.posted.load(std::memory_order_acquire))
                 continue;
-            if (behaviour == port_down_behaviour::op_error) fail(*q, wc_status::loc_qp_op_err);
-            else if (behaviour == port_down_behaviour::flush) enter_error(*q);
-            else if (behaviour == port_down_behaviour::silent) q->stuck = true;
+            if (behaviour == port_down_behaviour::op_error)
+                fail(*q, wc_status::loc_qp_op_err);
+            else if (behaviour == port_down_behaviour::flush)
+                enter_error(*q);
+            else if (behaviour == port_down_behaviour::silent)
+                q->stuck = true;
         }
     }
     for (queue_pair* q : table_)

@@ -42,7 +42,11 @@ enum link_bits : std::uint32_t { link_up = 1, link_cable = 2, link_active = 3 };
 
 /// `port_control::faults`
 enum fault_bits : std::uint32_t {
-    fault_loss = 1, fault_duplicate = 2, fault_reorder = 4, fault_delay = 8, fault_rate = 16,
+    fault_loss = 1,
+    fault_duplicate = 2,
+    fault_reorder = 4,
+    fault_delay = 8,
+    fault_rate = 16,
     fault_hang = 32,          ///< the requester stands still: no CQE, no event
     fault_drop_acks = 64,     ///< acknowledgements and responses that should arrive here are lost
     fault_no_event = 128,     ///< port events are not reported

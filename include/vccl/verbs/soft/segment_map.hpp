@@ -29,9 +29,7 @@ namespace vccl::inline v0::verbs::soft_detail {
 inline constexpr std::string_view shm_directory = "/dev/shm/";
 inline constexpr std::string_view shm_prefix = "vccl-fabric.";
 
-inline std::string path_of(std::string_view name) {
-    return std::string(shm_directory).append(shm_prefix).append(name);
-}
+inline std::string path_of(std::string_view name) { return std::string(shm_directory).append(shm_prefix).append(name); }
 inline bool valid_name(std::string_view name) noexcept {
     if (name.empty() || name.size() > 64) return false;
     for (const char c : name)
@@ -39,7 +37,7 @@ inline bool valid_name(std::string_view name) noexcept {
     return true;
 }
 inline status system_error(int error) noexcept {
-    const auto code = error == EACCES || error == EPERM   ? errc::permission
+    const auto code = error == EACCES || error == EPERM    ? errc::permission
                       : error == ENOMEM || error == ENOSPC ? errc::no_memory
                       : error == ENOENT                    ? errc::not_found
                                                            : errc::system;
@@ -52,8 +50,13 @@ public:
     unique_fd() = default;
     explicit unique_fd(int fd) noexcept : fd_(fd) {}
     unique_fd(unique_fd&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-    unique_fd& operator=(unique_fd&& o) noexcept { std::swap(fd_, o.fd_); return *this; }
-    ~unique_fd() { if (fd_ >= 0) ::close(fd_); }
+    unique_fd& operator=(unique_fd&& o) noexcept {
+        std::swap(fd_, o.fd_);
+        return *this;
+    }
+    ~unique_fd() {
+        if (fd_ >= 0) ::close(fd_);
+    }
     int get() const noexcept { return fd_; }
     explicit operator bool() const noexcept { return fd_ >= 0; }
 
@@ -61,11 +64,43 @@ private:
     int fd_{-1};
 };
 
+enum class liveness : std::uint8_t { alive, dead, unknown };
+
+/// Removes a fabric's file when its creator is dead. Under flock, and only if the name still means the file that was
+/// looked at, so that of two who do this at once neither removes what the other has just made.
+inline liveness unlink_if_dead(const std::string& path) noexcept {
+    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return liveness::unknown;
+    segment_header h{};
+    constexpr auto plain = static_cast<ssize_t>(offsetof(segment_header, changes));
+    const bool whole = ::pread(file.get(), static_cast<void*>(&h), static_cast<std::size_t>(plain), 0) == plain;
+    if (whole && h.magic == segment_magic && alive(h.creator)) return liveness::alive;
+    struct stat here {
+    }, named{};
+    if (::fstat(file.get(), &here) == 0 && ::stat(path.c_str(), &named) == 0 && here.st_ino == named.st_ino)
+        ::unlink(path.c_str());
+    return liveness::dead;
+}
+
+/// File names in the shared memory directory that start with `prefix`.
+inline std::vector<std::string> shm_files(std::string_view prefix) {
+    std::vector<std::string> names;
+    DIR* directory = ::opendir(std::string(shm_directory).c_str());
+    if (directory == nullptr) return names;
+    while (const dirent* entry = ::readdir(directory))
+        if (std::string_view(entry->d_name).starts_with(prefix)) names.emplace_back(entry->d_name);
+    ::closedir(directory);
+    return names;
+}
+
 class segment_map {
 public:
     segment_map() = default;
     segment_map(segment_map&& o) noexcept
-        : view(std::exchange(o.view, {})), bytes_(std::exchange(o.bytes_, 0)), file_(std::move(o.file_)), path_(std::move(o.path_)) {}
+        : view(std::exchange(o.view, {})),
+          bytes_(std::exchange(o.bytes_, 0)),
+          file_(std::move(o.file_)),
+          path_(std::move(o.path_)) {}
     segment_map& operator=(segment_map&& o) noexcept {
         std::swap(view, o.view);
         std::swap(bytes_, o.bytes_);
@@ -73,7 +108,9 @@ public:
         std::swap(path_, o.path_);
         return *this;
     }
-    ~segment_map() { if (view.base != nullptr) ::munmap(view.base, bytes_); }
+    ~segment_map() {
+        if (view.base != nullptr) ::munmap(view.base, bytes_);
+    }
 
     segment view;
 
@@ -89,8 +126,11 @@ public:
 
     static result<segment_map> create(std::string_view name, const topology& t, const soft_options& o) {
         if (!valid_name(name)) return errc::invalid_argument;
+        for (const std::string& file : shm_files(shm_prefix))  // killed creators leave theirs, with the memory
+            unlink_if_dead(std::string(shm_directory) + file);
         const std::string path = path_of(name);
-        const std::string draft = std::string(shm_directory) + ".vccl-draft." + std::string(name) + "." + std::to_string(::getpid());
+        const std::string draft =
+            std::string(shm_directory) + ".vccl-draft." + std::string(name) + "." + std::to_string(::getpid());
         ::unlink(draft.c_str());
         segment_map m;
         m.file_ = unique_fd(::open(draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
@@ -145,7 +185,8 @@ private:
         return rails;
     }
     static segment_layout layout_for(const topology& t, std::size_t blob, std::uint32_t slots, std::uint32_t ring) noexcept {
-        return segment_layout::of(static_cast<std::uint32_t>(t.ports.size()), rails_of(t), slots, static_cast<std::uint32_t>(blob), ring);
+        return segment_layout::of(static_cast<std::uint32_t>(t.ports.size()), rails_of(t), slots,
+                                  static_cast<std::uint32_t>(blob), ring);
     }
 
     status map(int fd, std::size_t bytes) noexcept {
@@ -188,11 +229,17 @@ private:
     }
 
     status check(std::size_t file_bytes) noexcept {
-        struct { std::uint64_t magic; std::uint32_t version, bytes_of_header; std::uint64_t bytes, creator; std::uint32_t identity, ports, rails, slots, ring_bytes, topology_bytes; } h;
+        struct {
+            std::uint64_t magic;
+            std::uint32_t version, bytes_of_header;
+            std::uint64_t bytes, creator;
+            std::uint32_t identity, ports, rails, slots, ring_bytes, topology_bytes;
+        } h;
         static_assert(sizeof h <= offsetof(segment_header, changes));
         std::memcpy(&h, view.base, sizeof h);  // checked and used from one copy: others may write to the original
         if (h.magic != segment_magic) return errc::bad_blob;
-        if (h.version != segment_version || h.bytes_of_header != sizeof(segment_header)) return {errc::version_mismatch, h.version};
+        if (h.version != segment_version || h.bytes_of_header != sizeof(segment_header))
+            return {errc::version_mismatch, h.version};
         if (h.ports == 0 || h.ports > max_ports || h.rails == 0 || h.rails > max_rails || h.slots == 0 || h.slots > max_slots ||
             h.topology_bytes > file_bytes || h.ring_bytes < 65536 || (h.ring_bytes & (h.ring_bytes - 1)) != 0)
             return errc::bad_blob;
@@ -206,16 +253,7 @@ private:
         for (int attempt = 0; attempt < 8; ++attempt) {
             if (::link(draft.c_str(), path.c_str()) == 0) return {};
             if (errno != EEXIST) return system_error(errno);
-            unique_fd old(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-            if (!old) continue;  // gone meanwhile
-            if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0) continue;
-            segment_header h{};
-            const bool whole = ::pread(old.get(), static_cast<void*>(&h), offsetof(segment_header, changes), 0) ==
-                               static_cast<ssize_t>(offsetof(segment_header, changes));
-            if (whole && h.magic == segment_magic && alive(h.creator)) return errc::already_exists;
-            struct stat here {}, named {};
-            if (::fstat(old.get(), &here) == 0 && ::stat(path.c_str(), &named) == 0 && here.st_ino == named.st_ino)
-                ::unlink(path.c_str());
+            if (unlink_if_dead(path) == liveness::alive) return errc::already_exists;
         }
         return errc::already_exists;
     }
@@ -228,16 +266,11 @@ private:
 /// Names of the fabrics on this machine whose creator lives.
 inline std::vector<std::string> running_fabrics() {
     std::vector<std::string> names;
-    DIR* directory = ::opendir(std::string(shm_directory).c_str());
-    if (directory == nullptr) return names;
-    while (const dirent* entry = ::readdir(directory)) {
-        const std::string_view file = entry->d_name;
-        if (!file.starts_with(shm_prefix)) continue;
-        const auto name = file.substr(shm_prefix.size());
+    for (const std::string& file : shm_files(shm_prefix)) {
+        const std::string name = file.substr(shm_prefix.size());
         const auto m = segment_map::attach(name);
-        if (m && alive(m->view.head().creator)) names.emplace_back(name);
+        if (m && alive(m->view.head().creator)) names.push_back(name);
     }
-    ::closedir(directory);
     return names;
 }
 

@@ -10,9 +10,13 @@
 namespace vccl::inline v0::verbs::soft_detail {
 
 inline engine::engine(segment_map&& map, topology&& shape, bool manual)
-    : map_(std::move(map)), shape_(std::move(shape)), manual_(manual), mtu_(map_.view.head().mtu),
+    : map_(std::move(map)),
+      shape_(std::move(shape)),
+      manual_(manual),
+      mtu_(map_.view.head().mtu),
       identity_(map_.view.head().identity),
-      latency_(map_.view.head().latency), random_{map_.view.head().seed} {
+      latency_(map_.view.head().latency),
+      random_{map_.view.head().seed} {
     run_.reserve(table_size);
     running_.reserve(table_size);
     changes_seen_ = control().head().changes.load(std::memory_order_acquire);
@@ -61,9 +65,7 @@ inline result<std::unique_ptr<port_domain>> engine::open(std::uint16_t port) noe
         d->events_seen = static_cast<std::uint32_t>(control().port(port).events.load(std::memory_order_acquire) >> 32);
         domains_.push_back(d.get());
         return result<std::unique_ptr<port_domain>>(std::move(d));
-    } catch (const std::bad_alloc&) {
-        return errc::no_memory;
-    }
+    } catch (const std::bad_alloc&) { return errc::no_memory; }
 }
 
 inline void engine::close(const port_domain& d) noexcept {
@@ -84,9 +86,7 @@ inline result<queue_pair*> engine::create_qp(const port_domain& d, completion_qu
         q = std::make_unique<queue_pair>();
         q->send.allocate(limits.send_depth, limits.inline_bytes);
         q->recv.allocate(limits.recv_depth);
-    } catch (const std::bad_alloc&) {
-        return errc::no_memory;
-    }
+    } catch (const std::bad_alloc&) { return errc::no_memory; }
     const locked guard(lock_);
     std::uint32_t index = cursor_;
     for (std::uint32_t tried = 0; table_[index] != nullptr; index = (index + 1) % table_size)
@@ -124,14 +124,13 @@ inline void engine::detach(completion_queue& cq) noexcept {
 }
 
 inline result<std::uint32_t> engine::add_memory(std::uint32_t domain, void* memory, std::size_t bytes) noexcept {
-    if (memory == nullptr || bytes == 0 || reinterpret_cast<std::uintptr_t>(memory) + bytes < bytes) return errc::invalid_argument;
+    if (memory == nullptr || bytes == 0 || reinterpret_cast<std::uintptr_t>(memory) + bytes < bytes)
+        return errc::invalid_argument;
     const locked guard(lock_);
     if (memory_table::full(memory_.size())) return errc::no_memory;
     try {
         return memory_.add(domain, memory, bytes);
-    } catch (const std::bad_alloc&) {
-        return errc::no_memory;
-    }
+    } catch (const std::bad_alloc&) { return errc::no_memory; }
 }
 
 inline void engine::remove_memory(std::uint32_t local_key) noexcept {
@@ -212,10 +211,10 @@ inline void engine::push_event(std::uint32_t domain, async_event e) noexcept {
 
 inline async_event engine::next_event(port_domain& d) noexcept {
     switch (read_event(control().port(d.port), d.events_seen)) {
-    case port_event::error: return {async_event::kind::port_error, {}};
-    case port_event::active: return {async_event::kind::port_active, {}};
-    case port_event::gid_change: return {async_event::kind::gid_change, {}};
-    case port_event::none: break;
+        case port_event::error: return {async_event::kind::port_error, {}};
+        case port_event::active: return {async_event::kind::port_active, {}};
+        case port_event::gid_change: return {async_event::kind::gid_change, {}};
+        case port_event::none: break;
     }
     if (d.local_count.load(std::memory_order_acquire) == 0) return {};
     const locked guard(lock_);

@@ -31,10 +31,12 @@ inline topology soft_topology(unsigned hosts, unsigned nics_per_host, unsigned p
     for (unsigned h = 0; h < hosts; ++h) {
         for (unsigned g = 0; g < gpus_per_host; ++g) {
             topology::gpu gpu{std::string_view(std::string(t.hosts[h].name.view()) + ".gpu" + std::to_string(g)),
-                              host_id{static_cast<std::uint16_t>(h)}, static_cast<std::int16_t>(g), {}, {}};
+                              host_id{static_cast<std::uint16_t>(h)},
+                              static_cast<std::int16_t>(g),
+                              {},
+                              {}};
             const unsigned nearest = h * nics_per_host + g * nics_per_host / gpus_per_host;
-            for (unsigned n = 0; n < t.nics.size(); ++n)
-                gpu.to_nic.push_back(1 + (n > nearest ? n - nearest : nearest - n));
+            for (unsigned n = 0; n < t.nics.size(); ++n) gpu.to_nic.push_back(1 + (n > nearest ? n - nearest : nearest - n));
             t.gpus.push_back(std::move(gpu));
         }
     }

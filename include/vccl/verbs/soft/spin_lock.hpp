@@ -12,13 +12,17 @@ namespace vccl::inline v0::verbs::soft_detail {
 
 class spin_lock {
 public:
-    bool try_lock() noexcept { return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_seq_cst); }
+    bool try_lock() noexcept {
+        return !held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_seq_cst);
+    }
     void lock() noexcept {
         if (try_lock()) return;
         waiting_.fetch_add(1, std::memory_order_relaxed);
         for (unsigned spins = 0; !try_lock(); ++spins) {
-            if (spins < 64) pause();
-            else ::sched_yield();
+            if (spins < 64)
+                pause();
+            else
+                ::sched_yield();
         }
         waiting_.fetch_sub(1, std::memory_order_relaxed);
     }

@@ -81,7 +81,8 @@ inline result<topology> topology_from(const std::byte* bytes, std::size_t size) 
     if (!in.get(hosts) || !in.get(nics) || !in.get(ports) || !in.get(gpus)) return errc::bad_blob;
     if (std::size_t{hosts} * sizeof(topology::host) + std::size_t{nics} * sizeof(topology::nic) +
             std::size_t{ports} * sizeof(topology::port) +
-            std::size_t{gpus} * (sizeof(flat_gpu) + std::size_t{nics} * sizeof(distance)) != in.left())
+            std::size_t{gpus} * (sizeof(flat_gpu) + std::size_t{nics} * sizeof(distance)) !=
+        in.left())
         return errc::bad_blob;
     topology t;
     t.hosts.resize(hosts);

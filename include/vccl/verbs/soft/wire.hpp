@@ -38,9 +38,7 @@ inline std::int64_t occupy(std::atomic<std::int64_t>& free, std::uint64_t rate, 
     const auto takes = static_cast<std::int64_t>(static_cast<std::uint64_t>(bytes) * 1'000'000'000ull / rate);
     std::int64_t old = free.load(std::memory_order_relaxed);
     std::int64_t next;
-    do {
-        next = (old > at ? old : at) + takes;
-    } while (!free.compare_exchange_weak(old, next, std::memory_order_relaxed));
+    do { next = (old > at ? old : at) + takes; } while (!free.compare_exchange_weak(old, next, std::memory_order_relaxed));
     return next;
 }
 
@@ -48,8 +46,7 @@ inline std::int64_t occupy(std::atomic<std::int64_t>& free, std::uint64_t rate, 
 inline bool engine::transmit(queue_pair& q, packet_header& h, const std::byte* payload, std::uint32_t index) noexcept {
     const std::uint32_t slot = slot_of(q.peer);
     if (slot != slot_ && slot < control().at.slot_count && control().at.ring_bytes != 0) {
-        if (!out_[slot])
-            out_[slot] = ring_producer(control().base + control().ring_offset(slot_, slot), control().at.ring_bytes);
+        if (!out_[slot]) out_[slot] = ring_producer(control().base + control().ring_offset(slot_, slot), control().at.ring_bytes);
         if (!out_[slot].room(h.length)) return false;
     }
     h.dest_qpn = q.peer;
@@ -64,7 +61,8 @@ inline bool engine::transmit(queue_pair& q, packet_header& h, const std::byte* p
     const std::uint32_t to_faults = to.faults.load(std::memory_order_relaxed);
     bool lost = !passes(q);
     if ((to_faults & fault_drop_acks) != 0 && is_response(h.op)) lost = true;
-    if ((from_faults & fault_partial) != 0 && h.op <= opcode::send && index >= from.partial.load(std::memory_order_relaxed)) lost = true;
+    if ((from_faults & fault_partial) != 0 && h.op <= opcode::send && index >= from.partial.load(std::memory_order_relaxed))
+        lost = true;
     if ((from_faults & fault_loss) != 0 && random_.chance(from.loss.load(std::memory_order_relaxed))) lost = true;
     if ((to_faults & fault_loss) != 0 && random_.chance(to.loss.load(std::memory_order_relaxed))) lost = true;
     if (lost) {
@@ -115,19 +113,21 @@ inline void engine::launch(const packet_header& h, const std::byte* payload, std
 
 /// A packet arrives at its destination port, from this process or another. Nothing in it is trusted.
 inline void engine::deliver(const packet_header& h, const std::byte* payload) noexcept {
-    if (h.to_port >= shape_.ports.size() || static_cast<std::uint8_t>(h.op) >= opcodes || h.packets == 0 || h.packets > psn_mask / 2 ||
-        h.psn > psn_mask)
+    if (h.to_port >= shape_.ports.size() || static_cast<std::uint8_t>(h.op) >= opcodes || h.packets == 0 ||
+        h.packets > psn_mask / 2 || h.psn > psn_mask)
         return;
     port_control& to = control().port(h.to_port);
     queue_pair* q = find(h.dest_qpn);
-    if (!active(to) || to.gid_generation.load(std::memory_order_relaxed) != h.to_generation || q == nullptr || !q->can_receive() ||
-        q->port != h.to_port || q->peer_port != h.from_port || q->peer_generation != h.from_generation) {
+    if (!active(to) || to.gid_generation.load(std::memory_order_relaxed) != h.to_generation || q == nullptr ||
+        !q->can_receive() || q->port != h.to_port || q->peer_port != h.from_port || q->peer_generation != h.from_generation) {
         to.dropped.fetch_add(1, std::memory_order_relaxed);
         return;
     }
     to.in_bytes.fetch_add(h.length, std::memory_order_relaxed);
-    if (is_response(h.op)) on_response(*q, h, payload);
-    else on_request(*q, h, payload);
+    if (is_response(h.op))
+        on_response(*q, h, payload);
+    else
+        on_request(*q, h, payload);
 }
 
 /// Takes what other processes sent. Packets that are not yet due wait here, as in a network.
