@@ -174,6 +174,44 @@ TEST_CASE("posts beyond the send queue are refused, those before them are taken"
     CHECK(p.a.next());
 }
 
+TEST_CASE("nothing that is still on a slow wire lands after the target's queue pair was moved to ERR") {
+    network_faults network;
+    guest::pair p(0, {.timeout = 13, .retry_count = 1});
+    REQUIRE(network.fault("rate sw_b0 200mbit"));
+    constexpr std::uint32_t bytes = 256 * 1024;
+    unsigned caught = 0;
+    for (unsigned char round = 1; round <= 50; ++round) {
+        std::fill(p.a.memory.begin(), p.a.memory.end(), round);
+        p.connect();
+        must(p.a.qp.post(p.a.write_to(p.b, bytes)));
+        REQUIRE(eventually([&] { return __atomic_load_n(&p.b.memory[round * 4096], __ATOMIC_RELAXED) == round; }));
+        must(p.b.qp.to_error());
+        const std::vector<unsigned char> snapshot(p.b.memory.begin(), p.b.memory.begin() + bytes);
+        caught += snapshot[bytes - 1] != round ? 1U : 0U;
+        REQUIRE(p.a.next(10_s));
+        CHECK(std::equal(snapshot.begin(), snapshot.end(), p.b.memory.begin()));
+    }
+    CHECK(caught > 0);
+}
+
+TEST_CASE("a queue pair rebuilt at the very moment of its failure comes up each time") {
+    guest::pair p;
+    for (int round = 0; round < 200; ++round) {
+        CAPTURE(round);
+        work refused = p.a.write_to(p.b, 64);
+        refused.rkey = rkey{~refused.rkey.value};
+        must(p.a.qp.post(refused));
+        completion c;
+        while (must(p.a.cq.poll(&c, 1)) == 0) {}
+        REQUIRE(c.status == wc_status::rem_access_err);
+        p.connect();
+        must(p.a.qp.post(p.a.write_to(p.b, 64)));
+        const auto done = p.a.next();
+        REQUIRE(done);
+        REQUIRE(done->status == wc_status::success);
+    }
+}
+
 TEST_CASE("receives posted in one batch are all flushed by ERR, and destroy is final") {
     guest::pair p;
     recv_work r;

@@ -115,6 +115,7 @@ public:
         ibv_qp_origin origin{};
         origin.port = static_cast<std::uint8_t>(where->port);
         origin.atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
+        origin.soft = attr.vendor_id == ibv_detail::rxe_vendor;
         origin.read_depth =
             static_cast<std::uint8_t>(std::min(read_depth, std::min(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom)));
         origin.path = path;

@@ -6,6 +6,7 @@
 
 #include <vccl/verbs/ibv/objects.hpp>
 #include <vccl/verbs/ibv/port_query.hpp>
+#include <vccl/verbs/ibv/soft_fence.hpp>
 
 namespace vccl::inline v0::verbs {
 
@@ -13,6 +14,7 @@ namespace vccl::inline v0::verbs {
 struct ibv_qp_origin {
     std::uint8_t port{1};
     bool atomics{true};           ///< the device executes remote atomics
+    bool soft{false};             ///< soft-RoCE
     std::uint8_t read_depth{1};   ///< outstanding READs and atomics, either way
     ibv_path path{};
 };
@@ -23,7 +25,12 @@ public:
 
     qpn number() const noexcept { return qpn{qp_->qp_num}; }
 
-    status to_reset() noexcept { return modify_to(IBV_QPS_RESET); }
+    /// Soft-RoCE moves a QP to ERR only after it has shown the error's completion, and so would undo a RESET in between.
+    status to_reset() noexcept {
+        if (origin_.soft && state().value_or(qp_state::error) == qp_state::ready_to_send)
+            ibv_detail::let_every_processor_finish();
+        return modify_to(IBV_QPS_RESET);
+    }
 
     status to_init() noexcept {
         ibv_qp_attr attr{};
@@ -76,9 +83,12 @@ public:
             attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
     }
 
-    /// A NIC answers this command behind its writes to memory. Soft-RoCE answers at once: a packet that another
-    /// processor is copying is done when the flushed receives show up, or after `destroy`.
-    status to_error() noexcept { return modify_to(IBV_QPS_ERR); }
+    /// A fence: after it returns, the QP writes no memory.
+    status to_error() noexcept {
+        const status s = modify_to(IBV_QPS_ERR);
+        if (s && origin_.soft) ibv_detail::let_every_processor_finish();
+        return s;
+    }
 
     result<qp_state> state() noexcept {
         ibv_qp_attr attr{};
