@@ -61,6 +61,7 @@ enum class errc : std::uint8_t {
 };
 
 /// Work completion status, numbered as `enum ibv_wc_status` (infiniband/verbs.h).
+// clang-format off
 enum class wc_status : std::uint8_t {
     success = 0, loc_len_err = 1, loc_qp_op_err = 2, loc_eec_op_err = 3, loc_prot_err = 4, wr_flush_err = 5,
     mw_bind_err = 6, bad_resp_err = 7, loc_access_err = 8, rem_inv_req_err = 9, rem_access_err = 10,
@@ -68,6 +69,7 @@ enum class wc_status : std::uint8_t {
     rem_abort_err = 16, inv_eecn_err = 17, inv_eec_state_err = 18, fatal_err = 19, resp_timeout_err = 20,
     general_err = 21,
 };
+// clang-format on
 
 /// What happened, where. Converts to true when nothing went wrong.
 struct [[nodiscard]] status {
@@ -99,12 +101,21 @@ public:
     constexpr result(T&& v) noexcept : has_(true) { ::new (&store_) T(std::move(v)); }
     constexpr result(status s) noexcept : why_(s) {}
     constexpr result(errc c) noexcept : why_(c) {}
-    result(result&& o) noexcept : has_(o.has_), why_(o.why_) { if (has_) ::new (&store_) T(std::move(*o)); }
-    result(const result& o) requires std::is_copy_constructible_v<T> : has_(o.has_), why_(o.why_) { if (has_) ::new (&store_) T(*o); }
+    result(result&& o) noexcept : has_(o.has_), why_(o.why_) {
+        if (has_) ::new (&store_) T(std::move(*o));
+    }
+    result(const result& o)
+        requires std::is_copy_constructible_v<T>
+        : has_(o.has_), why_(o.why_) {
+        if (has_) ::new (&store_) T(*o);
+    }
     result& operator=(result o) noexcept {
         reset();
         why_ = o.why_;
-        if (o.has_) { ::new (&store_) T(std::move(*o)); has_ = true; }
+        if (o.has_) {
+            ::new (&store_) T(std::move(*o));
+            has_ = true;
+        }
         return *this;
     }
     ~result() { reset(); }
@@ -122,12 +133,19 @@ public:
     /// The reason; `status{}` when there is a value.
     status error() const noexcept { return has_ ? status{} : why_; }
     template <class U>
-    T value_or(U&& other) const& { return has_ ? **this : static_cast<T>(std::forward<U>(other)); }
+    T value_or(U&& other) const& {
+        return has_ ? **this : static_cast<T>(std::forward<U>(other));
+    }
 
 private:
     T* ptr() noexcept { return std::launder(reinterpret_cast<T*>(&store_)); }
     const T* ptr() const noexcept { return std::launder(reinterpret_cast<const T*>(&store_)); }
-    void reset() noexcept { if (has_) { ptr()->~T(); has_ = false; } }
+    void reset() noexcept {
+        if (has_) {
+            ptr()->~T();
+            has_ = false;
+        }
+    }
 
     alignas(T) unsigned char store_[sizeof(T)];
     bool has_{false};
@@ -156,7 +174,9 @@ public:
     VCCL_HOST_DEVICE constexpr const T* operator->() const noexcept { return &value_; }
     VCCL_HOST_DEVICE constexpr status error() const noexcept { return why_; }
     template <class U>
-    VCCL_HOST_DEVICE constexpr T value_or(U&& other) const { return has_value() ? value_ : static_cast<T>(other); }
+    VCCL_HOST_DEVICE constexpr T value_or(U&& other) const {
+        return has_value() ? value_ : static_cast<T>(other);
+    }
 
 private:
     T value_{};

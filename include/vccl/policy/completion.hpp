@@ -36,13 +36,21 @@ constexpr verdict stock_verdict(wc_status s) noexcept {
 
 namespace detail {
 template <class H>
-concept hears_chunks = requires(H h, const chunk_report& r) { { h.on_done(r) } noexcept -> std::same_as<void>; };
+concept hears_chunks = requires(H h, const chunk_report& r) {
+    { h.on_done(r) } noexcept -> std::same_as<void>;
+};
 template <class H>
-concept hears_completions = requires(H h, const completion& c) { { h.on_polled(c) } noexcept -> std::same_as<void>; };
+concept hears_completions = requires(H h, const completion& c) {
+    { h.on_polled(c) } noexcept -> std::same_as<void>;
+};
 template <class H>
-concept hears_events = requires(H h, const channel_event& e) { { h.on_event(e) } noexcept -> std::same_as<void>; };
+concept hears_events = requires(H h, const channel_event& e) {
+    { h.on_event(e) } noexcept -> std::same_as<void>;
+};
 template <class H>
-concept judges_errors = requires(H h, const completion& c) { { h.on_error(c) } noexcept -> std::same_as<verdict>; };
+concept judges_errors = requires(H h, const completion& c) {
+    { h.on_error(c) } noexcept -> std::same_as<verdict>;
+};
 // A member of the right name but the wrong form would be passed over in silence; the ladder catches it.
 template <class H>
 concept has_on_done = requires { &H::on_done; };
@@ -60,10 +68,14 @@ concept has_on_error = requires { &H::on_error; };
 ///   void on_event(const channel_event&) noexcept      something happened to a lane
 ///   verdict on_error(const completion&) noexcept      what an error CQE means
 template <class H>
-concept completion_handler = on_axis<H, axis::completion> && std::movable<H> &&
-    (detail::hears_chunks<H> || detail::hears_completions<H> || detail::hears_events<H> || detail::judges_errors<H>) &&
-    (detail::hears_chunks<H> || !detail::has_on_done<H>) && (detail::hears_completions<H> || !detail::has_on_polled<H>) &&
-    (detail::hears_events<H> || !detail::has_on_event<H>) && (detail::judges_errors<H> || !detail::has_on_error<H>);
+concept completion_handler =
+    on_axis<H, axis::completion> && std::movable<H> &&
+    (detail::hears_chunks<H> || detail::hears_completions<H> || detail::hears_events<H> || detail::judges_errors<H>)&&(
+        detail::hears_chunks<H> ||
+        !detail::has_on_done<H>)&&(detail::hears_completions<H> ||
+                                   !detail::has_on_polled<H>)&&(detail::hears_events<H> ||
+                                                                !detail::has_on_event<H>)&&(detail::judges_errors<H> ||
+                                                                                            !detail::has_on_error<H>);
 
 /// Several handlers as one; each hears everything, in order. The first that judges errors decides.
 template <class... Hs>
@@ -72,32 +84,69 @@ struct on_completion {
     std::tuple<Hs...> handlers{};
 
     on_completion() = default;
-    explicit on_completion(Hs... hs) requires(sizeof...(Hs) > 0) : handlers(std::move(hs)...) {}
+    explicit on_completion(Hs... hs)
+        requires(sizeof...(Hs) > 0)
+        : handlers(std::move(hs)...) {}
 
     template <class H>
-    H& get() noexcept { return std::get<H>(handlers); }
+    H& get() noexcept {
+        return std::get<H>(handlers);
+    }
     template <class H>
-    const H& get() const noexcept { return std::get<H>(handlers); }
+    const H& get() const noexcept {
+        return std::get<H>(handlers);
+    }
 
     void on_done(const chunk_report& r) noexcept {
-        std::apply([&](auto&... h) { ([&] { if constexpr (detail::hears_chunks<std::remove_reference_t<decltype(h)>>) h.on_done(r); }(), ...); }, handlers);
+        std::apply(
+            [&](auto&... h) {
+                (
+                    [&] {
+                        if constexpr (detail::hears_chunks<std::remove_reference_t<decltype(h)>>) h.on_done(r);
+                    }(),
+                    ...);
+            },
+            handlers);
     }
     void on_polled(const completion& c) noexcept {
-        std::apply([&](auto&... h) { ([&] { if constexpr (detail::hears_completions<std::remove_reference_t<decltype(h)>>) h.on_polled(c); }(), ...); }, handlers);
+        std::apply(
+            [&](auto&... h) {
+                (
+                    [&] {
+                        if constexpr (detail::hears_completions<std::remove_reference_t<decltype(h)>>) h.on_polled(c);
+                    }(),
+                    ...);
+            },
+            handlers);
     }
     void on_event(const channel_event& e) noexcept {
-        std::apply([&](auto&... h) { ([&] { if constexpr (detail::hears_events<std::remove_reference_t<decltype(h)>>) h.on_event(e); }(), ...); }, handlers);
+        std::apply(
+            [&](auto&... h) {
+                (
+                    [&] {
+                        if constexpr (detail::hears_events<std::remove_reference_t<decltype(h)>>) h.on_event(e);
+                    }(),
+                    ...);
+            },
+            handlers);
     }
     verdict on_error(const completion& c) noexcept {
         verdict v = stock_verdict(c.status);
         bool judged = false;
-        std::apply([&](auto&... h) {
-            ([&] {
-                if constexpr (detail::judges_errors<std::remove_reference_t<decltype(h)>>) {
-                    if (!judged) { v = h.on_error(c); judged = true; }
-                }
-            }(), ...);
-        }, handlers);
+        std::apply(
+            [&](auto&... h) {
+                (
+                    [&] {
+                        if constexpr (detail::judges_errors<std::remove_reference_t<decltype(h)>>) {
+                            if (!judged) {
+                                v = h.on_error(c);
+                                judged = true;
+                            }
+                        }
+                    }(),
+                    ...);
+            },
+            handlers);
         return v;
     }
 };
@@ -108,7 +157,12 @@ struct counters {
     std::uint64_t chunks{}, bytes{}, failovers{}, failbacks{}, lane_faults{}, replayed{}, already_delivered{}, refused{};
 
     void on_done(const chunk_report& r) noexcept {
-        if (r.outcome) { ++chunks; bytes += r.bytes; } else { ++refused; }
+        if (r.outcome) {
+            ++chunks;
+            bytes += r.bytes;
+        } else {
+            ++refused;
+        }
     }
     void on_event(const channel_event& e) noexcept {
         using kind = channel_event::kind;

@@ -64,7 +64,17 @@ struct qp_timers {
 enum class qp_state : std::uint8_t { reset, init, ready_to_receive, ready_to_send, error };
 
 struct async_event {
-    enum class kind : std::uint8_t { none, port_error, port_active, gid_change, lid_change, device_fatal, qp_fatal, cq_error, other };
+    enum class kind : std::uint8_t {
+        none,
+        port_error,
+        port_active,
+        gid_change,
+        lid_change,
+        device_fatal,
+        qp_fatal,
+        cq_error,
+        other
+    };
     kind what{kind::none};
     vccl::qpn qp{};  ///< qp_fatal only
 };
@@ -82,20 +92,20 @@ concept verbs_qp = requires(Q q, const Q c, const work& w, std::span<const work>
                             const qp_peer& peer, const qp_timers& timers, psn first) {
     { c.number() } noexcept -> std::same_as<qpn>;
     { q.to_reset() } noexcept -> std::same_as<status>;
-    { q.to_init() } noexcept -> std::same_as<status>;                            // RESET -> INIT, remote write/read/atomic allowed
-    { q.to_ready_to_receive(peer, timers) } noexcept -> std::same_as<status>;    // INIT -> RTR; reads the local GID index anew
-    { q.to_ready_to_send(first, timers) } noexcept -> std::same_as<status>;      // RTR -> RTS with this first send PSN
-    { q.to_error() } noexcept -> std::same_as<status>;                           // any -> ERR; after it returns, the QP writes no memory
+    { q.to_init() } noexcept -> std::same_as<status>;  // RESET -> INIT, remote write/read/atomic allowed
+    { q.to_ready_to_receive(peer, timers) } noexcept -> std::same_as<status>;  // INIT -> RTR; reads the local GID index anew
+    { q.to_ready_to_send(first, timers) } noexcept -> std::same_as<status>;  // RTR -> RTS with this first send PSN
+    { q.to_error() } noexcept -> std::same_as<status>;  // any -> ERR; after it returns, the QP writes no memory
     { q.state() } noexcept -> std::same_as<result<qp_state>>;
-    { q.post(w) } noexcept -> std::same_as<status>;                              // would_block when the send queue is full
-    { q.post(many) } noexcept -> std::same_as<result<unsigned>>;                 // how many of them were taken, in order; one doorbell
+    { q.post(w) } noexcept -> std::same_as<status>;  // would_block when the send queue is full
+    { q.post(many) } noexcept -> std::same_as<result<unsigned>>;  // how many of them were taken, in order; one doorbell
     { q.post_recv(recvs) } noexcept -> std::same_as<result<unsigned>>;
-    { q.destroy() } noexcept -> std::same_as<status>;                            // also done by the destructor; a fence, too
+    { q.destroy() } noexcept -> std::same_as<status>;  // also done by the destructor; a fence, too
 };
 
 template <class C>
 concept verbs_cq = requires(C c, completion* out, unsigned room) {
-    { c.poll(out, room) } noexcept -> std::same_as<result<unsigned>>;            // 0 when empty; cq_overrun is final
+    { c.poll(out, room) } noexcept -> std::same_as<result<unsigned>>;  // 0 when empty; cq_overrun is final
 };
 
 template <class M>
@@ -105,23 +115,26 @@ concept verbs_mr = requires(const M m) {
 };
 
 template <class P>
-concept verbs_port = requires(P p, typename P::cq& cq, const qp_limits& limits, void* memory, std::size_t bytes, std::uint32_t depth) {
-    requires verbs_qp<typename P::qp> && verbs_cq<typename P::cq> && verbs_mr<typename P::mr>;
-    { p.query() } noexcept -> std::same_as<result<port_attributes>>;
-    { p.create_cq(depth) } noexcept -> std::same_as<result<typename P::cq>>;
-    { p.create_qp(cq, limits) } noexcept -> std::same_as<result<typename P::qp>>; // RC; one CQ for both queues
-    { p.register_memory(memory, bytes) } noexcept -> std::same_as<result<typename P::mr>>; // local write, remote write, read, atomic
-    { p.next_event() } noexcept -> std::same_as<result<async_event>>;             // kind::none when there is none; never blocks
-    { p.inline_limit() } noexcept -> std::same_as<std::uint32_t>;                 // largest inlined payload a QP of this port takes
-};
+concept verbs_port =
+    requires(P p, typename P::cq& cq, const qp_limits& limits, void* memory, std::size_t bytes, std::uint32_t depth) {
+        requires verbs_qp<typename P::qp> && verbs_cq<typename P::cq> && verbs_mr<typename P::mr>;
+        { p.query() } noexcept -> std::same_as<result<port_attributes>>;
+        { p.create_cq(depth) } noexcept -> std::same_as<result<typename P::cq>>;
+        { p.create_qp(cq, limits) } noexcept -> std::same_as<result<typename P::qp>>;  // RC; one CQ for both queues
+        {
+            p.register_memory(memory, bytes)
+        } noexcept -> std::same_as<result<typename P::mr>>;  // local write, remote write, read, atomic
+        { p.next_event() } noexcept -> std::same_as<result<async_event>>;  // kind::none when there is none; never blocks
+        { p.inline_limit() } noexcept -> std::same_as<std::uint32_t>;  // largest inlined payload a QP of this port takes
+    };
 
 /// A backend is a cheap handle (copyable) from which ports are opened by the name that the topology gives them.
 template <class B>
 concept verbs_backend = on_axis<B, axis::verbs> && std::copy_constructible<B> && verbs_port<typename B::port> &&
-    requires(B b, const port_name& name) {
-        { B::capabilities } -> std::convertible_to<const backend_capabilities&>;
-        { b.discover() } -> std::same_as<result<topology>>;    // this host's NICs, ports, GPUs
-        { b.open(name) } noexcept -> std::same_as<result<typename B::port>>;
-    };
+                        requires(B b, const port_name& name) {
+                            { B::capabilities } -> std::convertible_to<const backend_capabilities&>;
+                            { b.discover() } -> std::same_as<result<topology>>;  // this host's NICs, ports, GPUs
+                            { b.open(name) } noexcept -> std::same_as<result<typename B::port>>;
+                        };
 
 }  // namespace vccl::inline v0
