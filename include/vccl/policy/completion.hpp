@@ -68,14 +68,12 @@ concept has_on_error = requires { &H::on_error; };
 ///   void on_event(const channel_event&) noexcept      something happened to a lane
 ///   verdict on_error(const completion&) noexcept      what an error CQE means
 template <class H>
-concept completion_handler =
-    on_axis<H, axis::completion> && std::movable<H> &&
-    (detail::hears_chunks<H> || detail::hears_completions<H> || detail::hears_events<H> || detail::judges_errors<H>)&&(
-        detail::hears_chunks<H> ||
-        !detail::has_on_done<H>)&&(detail::hears_completions<H> ||
-                                   !detail::has_on_polled<H>)&&(detail::hears_events<H> ||
-                                                                !detail::has_on_event<H>)&&(detail::judges_errors<H> ||
-                                                                                            !detail::has_on_error<H>);
+// clang-format off
+concept completion_handler = on_axis<H, axis::completion> && std::movable<H> &&
+    (detail::hears_chunks<H> || detail::hears_completions<H> || detail::hears_events<H> || detail::judges_errors<H>) &&
+    (detail::hears_chunks<H> || !detail::has_on_done<H>) && (detail::hears_completions<H> || !detail::has_on_polled<H>) &&
+    (detail::hears_events<H> || !detail::has_on_event<H>) && (detail::judges_errors<H> || !detail::has_on_error<H>);
+// clang-format on
 
 /// Several handlers as one; each hears everything, in order. The first that judges errors decides.
 template <class... Hs>
