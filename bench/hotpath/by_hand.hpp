@@ -20,7 +20,8 @@ namespace hotpath {
 using backend = vccl::testing::loopback<false>;
 
 inline constexpr std::uint32_t chunk_bytes = 64 * 1024;
-inline constexpr unsigned outstanding = 8;
+/// Receives posted and not ended, and how many are posted a step: while one batch is under way the next is granted.
+inline constexpr unsigned outstanding = 16, step = 8;
 
 template <unsigned Qps>
 class by_hand {
@@ -100,7 +101,7 @@ public:
 
 private:
     __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min(goal, received_ + outstanding); recv_posted_ < end; ++recv_posted_) {
+        for (const std::uint64_t end = std::min({goal, received_ + outstanding, recv_posted_ + step}); recv_posted_ < end; ++recv_posted_) {
             slot& s = staged_[recv_posted_ & ring_mask];
             s.addr = to_.addr;
             s.length = to_.length;

@@ -67,12 +67,14 @@ public:
 
 private:
     __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min(goal, rx_.received().value + outstanding); rx_.next().value < end;)
+        std::uint64_t s = rx_.next().value;
+        for (const std::uint64_t end = std::min({goal, rx_.received().value + outstanding, s + step}); s < end; ++s)
             if (!rx_.recv(to_.view())) std::abort();
         rx_.progress();
     }
     __attribute__((noinline)) void sender_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min(goal, tx_.acknowledged().value + 2 * outstanding); tx_.next().value < end;)
+        std::uint64_t s = tx_.next().value;
+        for (const std::uint64_t end = std::min(goal, tx_.acknowledged().value + 2 * outstanding); s < end; ++s)
             if (!tx_.send(from_.view())) std::abort();
         tx_.progress();
     }
@@ -157,7 +159,7 @@ bool audit(const char* self) {
 
 int table(const char* self) {
     double ours[2][2], hand[2][2];  // by QPs (1, 4), by end (sender, receiver)
-    std::printf("instructions per 64 KiB chunk, %u outstanding, null backend\n", outstanding);
+    std::printf("instructions per 64 KiB chunk, %u a step, null backend\n", step);
     std::printf("%-6s %10s %10s %10s %10s %8s %8s\n", "QPs", "sender", "by hand", "receiver", "by hand", "tx", "rx");
     for (int i = 0; i < 2; ++i) {
         for (int end = 0; end < 2; ++end) {

@@ -21,18 +21,29 @@ enum class chunk_phase : std::uint8_t {
     received,
 };
 
-/// One posted receive as the ledger remembers it.
-struct incoming {
-    std::uint64_t addr{};
-    memory_region* region{};
-    std::uint64_t bytes{};
-    std::uint32_t length{};
+/// The completion that would end a granted chunk in one go; `origin` 0: none would.
+struct whole_arrival {
+    std::uint32_t origin{};     ///< low half of the receive's wr_id: kind, lane, QP, generation
+    std::uint32_t immediate{};  ///< epoch, sequence, part 0 of 1
+};
+
+/// How a chunk was granted.
+struct granting {
     std::uint32_t generation{};  ///< of `lane`, when it was granted
     std::uint32_t epoch{};
     std::uint8_t lane{};
+    chunk_phase phase{chunk_phase::waiting};
+};
+
+/// One posted receive as the ledger remembers it. A line of memory each.
+struct alignas(64) incoming : granting {
+    whole_arrival expected{};
+    std::uint64_t addr{};
+    memory_region* region{};
+    std::uint32_t length{};
+    std::uint32_t bytes{};
     std::uint8_t parts{};        ///< 0: not known yet
     std::uint8_t arrived{};      ///< a bit a part: this is what keeps a replay from counting twice (G1)
-    chunk_phase phase{chunk_phase::waiting};
     bool too_long{};
 };
 
@@ -48,14 +59,16 @@ public:
     };
 
     receiver_core(Io& io, const options& o, Failback failback) noexcept
-        : base(io, o), failback_(failback), mask_(o.window - 1), first_lane_(o.first_lane), active_(o.first_lane), ring_(new incoming[o.window]) {}
+        : base(io, o), failback_(failback), mask_(o.window - 1), first_lane_(o.first_lane), active_(o.first_lane), ring_(new incoming[o.window]), end_(o.window) {}
 
     // --- the hot path -------------------------------------------------------------------------------------------
 
     std::uint64_t head() const noexcept { return head_; }   ///< everything below has been received
     std::uint64_t tail() const noexcept { return tail_; }   ///< next sequence to be posted
-    bool full() const noexcept { return tail_ - head_ > mask_; }
+    bool full() const noexcept { return tail_ >= end_; }    ///< or the channel is over
+    bool resuming() const noexcept { return resuming_; }    ///< the next arrival is the first after a failover
     incoming& at(std::uint64_t s) noexcept { return ring_[s & mask_]; }
+    std::uint64_t mask() const noexcept { return mask_; }
     unsigned active() const noexcept { return active_; }
 
     sequence post(std::uint64_t addr, std::uint32_t length, memory_region* region) noexcept {
@@ -78,12 +91,35 @@ public:
     bool may_grant() const noexcept { return this->state_ == channel_state::running && this->book_.usable(active_); }
     /// Effects: binds the chunk to the active lane.
     void granted(std::uint64_t s) noexcept {
-        incoming& c = at(s);
-        c.phase = chunk_phase::granted;
-        c.lane = static_cast<std::uint8_t>(active_);
-        c.generation = this->book_[active_].generation;
-        c.epoch = this->epoch_;
+        static_cast<granting&>(at(s)) = mark();
         granted_ = s + 1;
+        if (fresh_ < granted_) fresh_ = granted_;
+    }
+    granting mark() const noexcept {
+        granting g{};
+        g.generation = this->book_[active_].generation;
+        g.epoch = this->epoch_;
+        g.lane = static_cast<std::uint8_t>(active_);
+        g.phase = chunk_phase::granted;
+        return g;
+    }
+
+    /// The chunks [granted, fresh_end) were never granted; none if others come first.
+    std::uint64_t next_fresh() const noexcept { return granted_; }
+    std::uint64_t fresh_end(std::uint64_t limit) const noexcept {
+        return granted_ != fresh_ || granted_ - head_ >= limit ? granted_ : tail_ - head_ < limit ? tail_ : head_ + limit;
+    }
+    /// Every fresh chunk below `upto` has been granted and marked.
+    void granted_run(std::uint64_t upto) noexcept { granted_ = fresh_ = upto; }
+    /// Every chunk below `upto` has ended, each by its whole arrival.
+    void delivered_run(std::uint64_t upto) noexcept {
+        head_ = upto;
+        end_ = upto + mask_ + 1;
+    }
+    /// Effects: nothing more is taken, granted or delivered.
+    void shut() noexcept {
+        end_ = 0;
+        for (std::uint64_t s = head_; s != tail_; ++s) at(s).expected = {};
     }
 
     enum class arrival : std::uint8_t { part, complete, stale, violation };
@@ -99,9 +135,10 @@ public:
             (c.epoch & immediate::epoch_mask) != imm.epoch())
             return arrival::stale;
         const std::uint8_t bit = static_cast<std::uint8_t>(1u << imm.part());
-        if (imm.part() >= imm.parts() || (c.parts != 0 && c.parts != imm.parts()) || c.bytes + bytes > c.length) return arrival::violation;
+        if (imm.part() >= imm.parts() || (c.parts != 0 && c.parts != imm.parts()) || bytes > c.length - c.bytes) return arrival::violation;
         // The line that prevents a duplicate: a part counts once.
         if (c.arrived & bit) return arrival::violation;
+        c.expected = {};
         c.arrived |= bit;
         c.parts = static_cast<std::uint8_t>(imm.parts());
         c.bytes += bytes;
@@ -118,6 +155,7 @@ public:
             if (granted_ < head_) granted_ = head_;
             each(sequence{s}, at(s));
         }
+        end_ = head_ + mask_ + 1;
     }
 
     /// A flush ended. Failed: the chunk counts as not received (G9); its lane's fault sends it round again.
@@ -287,6 +325,7 @@ private:
         for (std::uint64_t s = head_; s != tail_; ++s) {
             incoming& c = at(s);
             const bool dead = c.generation <= this->book_[c.lane].dead_generation;
+            if (dead) c.expected = {};
             if (c.phase == chunk_phase::granted && dead) c.phase = chunk_phase::waiting;
             if (c.phase == chunk_phase::flushing && dead) {
                 c.phase = chunk_phase::waiting;
@@ -427,7 +466,8 @@ private:
     std::uint64_t mask_;
     unsigned first_lane_, active_;
     std::unique_ptr<incoming[]> ring_;
-    std::uint64_t head_{}, granted_{}, tail_{}, seen_head_{}, barren_head_{~std::uint64_t{0}};
+    std::uint64_t end_;  ///< of the window; 0 once the channel is over
+    std::uint64_t head_{}, granted_{}, fresh_{}, tail_{}, seen_head_{}, barren_head_{~std::uint64_t{0}};
     unsigned barren_{};
     bool resuming_{};
     nanoseconds next_sync_{}, sync_retry_{first_retry}, last_tick_{}, moved_at_{};

@@ -23,7 +23,8 @@ public:
 
     std::uint64_t acked() const noexcept { return acked_; }  ///< everything below has been received by the peer
     std::uint64_t tail() const noexcept { return tail_; }    ///< next sequence to be sent
-    bool full() const noexcept { return tail_ - acked_ >= Log::capacity; }
+    bool full() const noexcept { return tail_ >= limit_; }   ///< or the channel is over
+    void shut() noexcept { limit_ = 0; }
     bool outstanding() const noexcept { return acked_ != tail_; }
     outgoing& at(std::uint64_t s) noexcept { return log_.at(sequence{s}); }
 
@@ -45,13 +46,28 @@ public:
 
     /// Judges what lies in the slot of `s`. A slot of another lap, of a dead or not yet born lane generation, or of an
     /// epoch that no sync has announced is absent: the line that drops a stale CTS.
-    grant judge(const cts_slot& c, std::uint64_t s) const noexcept {
+    grant judge(const cts_words& c, std::uint64_t s) const noexcept {
         if (c.sequence != s || c.check != check_of(c)) return grant::absent;
-        if (c.lane >= this->book_.count()) return grant::violation;
-        const lane_state& l = this->book_[c.lane];
-        if (l.health != lane_health::up || static_cast<std::uint16_t>(l.generation) != c.generation || c.epoch > this->epoch_) return grant::absent;
-        return grant::ready;
+        if (c.lane() >= this->book_.count()) return grant::violation;
+        return alive(c) ? grant::ready : grant::absent;
     }
+    bool alive(const cts_words& c) const noexcept {
+        if (c.lane() >= this->book_.count()) return false;
+        const lane_state& l = this->book_[c.lane()];
+        return l.health == lane_health::up && static_cast<std::uint16_t>(l.generation) == c.generation() && c.epoch() <= this->epoch_;
+    }
+
+    /// The chunks [fresh, tail) were never posted, so nothing of them has arrived; no fresh one if others come first.
+    std::uint64_t fresh() const noexcept { return cursor_ == posted_ ? cursor_ : tail_; }
+    posting mark(unsigned lane) const noexcept {
+        posting p{};
+        p.generation = this->book_[lane].generation;
+        p.lane = static_cast<std::uint8_t>(lane);
+        p.posted = true;
+        return p;
+    }
+    /// Every fresh chunk below `upto` has been posted and marked.
+    void posted_run(std::uint64_t upto) noexcept { cursor_ = posted_ = upto; }
 
     void posted(std::uint64_t s, unsigned lane) noexcept {
         outgoing& o = at(s);
@@ -72,6 +88,7 @@ public:
             each(s, log_.at(s));
             log_.retire(s);
         }
+        limit_ = acked_ + Log::capacity;
         if (cursor_ < acked_) cursor_ = acked_;
     }
 
@@ -162,6 +179,8 @@ public:
             progress_at_ = now;
         }
         last_tick_ = now;
+        // Everything is acknowledged and the peer has gone home: that is an orderly end, too.
+        if (parting_ && !this->oob_up_ && !outstanding()) { this->close(now); return; }
         if (!this->still_worth_it(now, noticing_ != 0 && outstanding())) return;
         if ((this->state_ == channel_state::connecting || parting_) && now >= next_hello_) {
             this->io_.tell(this->message(parting_ ? control_kind::goodbye : control_kind::hello, first_usable()));
@@ -339,7 +358,7 @@ private:
 
     Log log_;
     unsigned group_;
-    std::uint64_t acked_{}, cursor_{}, posted_{}, tail_{}, seen_acked_{};
+    std::uint64_t acked_{}, cursor_{}, posted_{}, tail_{}, limit_{Log::capacity}, seen_acked_{};
     std::uint64_t delivered_unknown_{};
     unsigned last_lane_used_{};
     std::uint32_t noticing_{};     ///< lanes whose death the receiver has not acknowledged, a bit each

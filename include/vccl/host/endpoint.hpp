@@ -105,8 +105,9 @@ public:
         }
         for (unsigned l = 0; l < count_; ++l) watch(l);
         const std::uint64_t connection = (own_.nonce ^ peer_.nonce) * 0x9e3779b97f4a7c15u;
-        begun_ = true;
-        return self().accept(connection, up);
+        const status s = self().accept(connection, up);
+        begun_ = static_cast<bool>(s);
+        return s;
     }
     bool connected() const noexcept { return begun_ && self().core_state() == channel_state::running; }
 
@@ -167,6 +168,7 @@ protected:
 
     static constexpr nanoseconds drain_time{20'000'000};
     static constexpr nanoseconds query_interval{50'000'000};
+    static constexpr nanoseconds oob_interval{200'000};
 
     Self& self() noexcept { return static_cast<Self&>(*this); }
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
@@ -176,12 +178,13 @@ protected:
     template <class Done>
     status wait_until(nanoseconds timeout, Done&& done) noexcept {
         const nanoseconds deadline = clock_.now() + timeout;
-        for (unsigned idle = 0;;) {
+        for (unsigned idle = 0, passes = 0;; ++passes) {
             if (done()) return {};
             if (status s = health(); !s) return s;
-            if (progress()) { idle = 0; continue; }
-            if (now_ >= deadline) return errc::timeout;
-            if (++idle > spins_before_yield) ::sched_yield();
+            const bool moved = progress();
+            if ((!moved || passes % 64 == 0) && clock_.now() >= deadline) return errc::timeout;
+            idle = moved ? 0 : idle + 1;
+            if (idle > spins_before_yield) ::sched_yield();
         }
     }
 
@@ -198,13 +201,13 @@ protected:
 
     /// Effects: polls one lane's CQ. Returns true if it yielded anything.
     bool poll_lane(unsigned l) noexcept {
-        completion c[poll_batch];
-        const auto n = lanes_[l].poll(c, poll_batch);
+        const auto n = lanes_[l].poll(polled_, poll_batch);
         if (!n) {
             self().core_fault(l, fault_cause::qp_fatal, wc_status::success);
             return false;
         }
-        for (unsigned i = 0; i < *n; ++i) dispatch(l, c[i]);
+        const completion* const end = polled_ + *n;
+        for (const completion* c = polled_; (c = self().arrivals(l, c, end)) != end; ++c) dispatch(l, *c);
         return *n != 0;
     }
 
@@ -227,12 +230,17 @@ protected:
 
 private:
     static constexpr unsigned poll_batch = 32;
+    completion polled_[poll_batch]{};
     static constexpr unsigned spins_before_yield = 256;
 
     struct seen {
         std::uint32_t changes, down, gid, device;
     };
 
+    bool any_usable() const noexcept {
+        for (unsigned l = 0; l < count_; ++l) if (self().usable(l)) return true;
+        return false;
+    }
     bool any_port_up() noexcept {
         for (unsigned l = 0; l < count_; ++l) if (port_of(l).up.load()) return true;
         return false;
@@ -298,7 +306,11 @@ private:
         context_.poll_events(query);
         for (unsigned l = 0; l < count_; ++l) look_at_port(l);
         poll_others();
-        look_at_oob();
+        // System calls: not at every pass of a failover that has a lane to talk over.
+        if (now_ >= next_oob_ || !any_usable()) {
+            next_oob_ = now_ + oob_interval;
+            look_at_oob();
+        }
         for (unsigned l = 0; l < count_ && fencing_ != 0; ++l)
             if (fencing_ >> l & 1) look_at_fence(l);
         self().core_tick();
@@ -366,13 +378,14 @@ private:
         if constexpr (detail::hears_completions<Handler>) handler_.on_polled(c);
         wr_account& account = lane.account(id.qp());
         const wr_kind kind = id.kind();
-        if (kind == wr_kind::arrival || kind == wr_kind::control_recv) --account.receives;
+        if (kind == wr_kind::control_recv) --account.receives;
+        else if (kind == wr_kind::arrival) lane.arrived(id.qp(), 1);
         else account.retire(id.mark());
         if (c.status != wc_status::success) [[unlikely]] {
             failed(l, c, kind);
             return;
         }
-        if (kind == wr_kind::arrival) self().on_arrival(l, id.qp(), id.generation(), c);
+        if (kind == wr_kind::arrival) self().on_arrival(l, id.generation(), c);
         else if (kind == wr_kind::flush) self().on_flush(l, id.mark(), true);
         else if (kind == wr_kind::control_recv) controlled(l, id.mark(), c.byte_len);
     }
@@ -402,7 +415,7 @@ private:
     }
 
     seen seen_[max_lanes]{};
-    nanoseconds next_look_{}, next_query_{}, fence_until_[max_lanes]{};
+    nanoseconds next_look_{}, next_query_{}, next_oob_{}, fence_until_[max_lanes]{};
     std::uint32_t fencing_{}, unfenceable_{};
     std::uint64_t pass_{};
 };

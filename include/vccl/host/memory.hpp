@@ -38,7 +38,9 @@ struct memory_view {
     /// Effects: ok if the piece lies inside memory that is registered now.
     status check() const noexcept {
         if (!region || !region->live.load(std::memory_order_relaxed)) return errc::not_registered;
-        if (addr < region->addr || bytes > region->bytes || addr - region->addr > region->bytes - bytes) return errc::out_of_range;
+        // An address below the region's wraps round and is beyond its end.
+        const std::uint64_t offset = addr - region->addr;
+        if (offset > region->bytes || bytes > region->bytes - offset) return errc::out_of_range;
         return {};
     }
     void* data() const noexcept { return reinterpret_cast<void*>(addr); }

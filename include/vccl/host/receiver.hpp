@@ -36,11 +36,9 @@ public:
     /// Effects: posts a receive; never blocks; the grant goes out in progress(). Errors: not_connected, would_block (the
     /// window is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> recv(const memory_view& room) noexcept {
-        if (!core_) return errc::not_connected;
-        if (core_->over()) return core_->why();
+        if (!core_ || core_->full()) [[unlikely]] return refusal();
         if (room.bytes > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
         if (status s = room.check(); !s) return s;
-        if (core_->full()) return status{errc::would_block, this->options_.window};
         room.region->hold();
         return core_->post(room.addr, static_cast<std::uint32_t>(room.bytes), room.region);
     }
@@ -57,7 +55,7 @@ public:
         if (core_->tail() - s.value > this->options_.window) return errc::invalid_argument;
         const incoming& c = const_cast<core_type&>(*core_).at(s.value);
         if (c.too_long) return errc::message_too_long;
-        return c.bytes;
+        return std::uint64_t{c.bytes};
     }
 
     /// Effects: progresses until chunk `s` has been received. Returns: its bytes. Errors: as outcome(), timeout.
@@ -90,6 +88,11 @@ public:
     std::uint64_t stale_arrivals() const noexcept { return stale_; }
 
 private:
+    VCCL_COLD status refusal() const noexcept {
+        if (!core_) return errc::not_connected;
+        return core_->over() ? core_->why() : status{errc::would_block, this->options_.window};
+    }
+
     // --- executor of receiver_core ---
 
     bool prepare(unsigned l, lane_end& own) noexcept {
@@ -98,7 +101,6 @@ private:
         auto end = lane.end();
         if (!end) return false;
         own = *end;
-        std::fill(std::begin(owed_[l]), std::end(owed_[l]), 0u);
         return true;
     }
     bool join(unsigned l, const lane_end& peer) noexcept { return static_cast<bool>(this->lanes_[l].connect(peer)); }
@@ -110,7 +112,6 @@ private:
     }
     bool marked(unsigned l) noexcept { return this->lanes_[l].account(0).retired >= marks_[l]; }
 
-    static constexpr unsigned rearm_batch = 16;
     static constexpr std::uint32_t flush_bytes = 8;
 
     result<lane_list> choose_lanes(const topology& t, const Port& policy) const noexcept {
@@ -122,7 +123,7 @@ private:
         lane_shape s{};
         s.group = Group::count;
         s.send_depth = 2 * this->options_.window + 16;
-        s.recv_depth = this->options_.window + 2 * rearm_batch;
+        s.recv_depth = this->options_.window + 2 * lane<B>::rearm_batch;
         s.inline_bytes = 4 * sizeof(cts_slot);
         s.flush = this->options_.flush != flush_mode::none;
         s.timers = this->options_.timers;
@@ -162,6 +163,7 @@ private:
 
     bool hot() noexcept {
         bool moved = this->poll_lane(this->hot_lane_);
+        if (core_->over()) [[unlikely]] return moved;
         if (core_->head() != core_->tail()) {
             deliver();
             moved |= grant();
@@ -172,45 +174,67 @@ private:
     }
 
     void deliver() noexcept {
-        core_->deliver([this](sequence s, incoming& c) {
-            c.region->drop();
-            if constexpr (detail::hears_chunks<Handler>) {
-                chunk_report r{};
-                r.sequence = s;
-                r.bytes = c.bytes;
-                r.lane = lane_id{c.lane};
-                r.epoch = vccl::epoch{c.epoch};
-                if (c.too_long) r.outcome = errc::message_too_long;
-                this->handler_.on_done(r);
+        core_->deliver([this](sequence s, incoming& c) { ended(s, c, c.too_long); });
+    }
+    VCCL_ALWAYS_INLINE void ended(sequence s, const incoming& c, bool too_long) noexcept {
+        c.region->drop();
+        if constexpr (detail::hears_chunks<Handler>) {
+            chunk_report r{};
+            r.sequence = s;
+            r.bytes = c.bytes;
+            r.lane = lane_id{c.lane};
+            r.epoch = vccl::epoch{c.epoch};
+            if (too_long) r.outcome = errc::message_too_long;
+            this->handler_.on_done(r);
+        }
+    }
+
+    /// The common case in one tight loop: chunks in one piece that arrive whole, in order, on the lane and in the epoch of
+    /// their grant, with nothing to flush. What is compared is what on_immediate() and dispatch() look at, prepared by
+    /// grant_run(). Returns the first completion that is something else.
+    VCCL_ALWAYS_INLINE const completion* arrivals(unsigned l, const completion* c, const completion* end) noexcept {
+        if constexpr (Group::count == 1) {
+            if (core_->resuming()) return c;
+            const completion* const first = c;
+            incoming* const ring = &core_->at(0);
+            const std::uint64_t mask = core_->mask();
+            std::uint64_t s = core_->head();
+            for (; c != end; ++c) {
+                incoming& in = ring[s & mask];
+                if (in.expected.origin != static_cast<std::uint32_t>(c->wr_id) || in.expected.immediate != c->immediate ||
+                    c->status != wc_status::success || c->byte_len > in.length)
+                    break;
+                in.expected.origin = 0;
+                in.bytes = c->byte_len;
+                if constexpr (detail::hears_completions<Handler>) this->handler_.on_polled(*c);
+                ended(sequence{s++}, in, false);
             }
-        });
+            if (c != first) {
+                core_->delivered_run(s);
+                this->lanes_[l].arrived(0, static_cast<unsigned>(c - first));
+            }
+        }
+        return c;
     }
 
     /// Writes the CTS slots of all receives that wait for one; a run of neighbours goes out as one WRITE.
     bool grant() noexcept {
         if (!core_->may_grant()) return false;
+        const bool ran = grant_run();
         std::uint64_t s = 0;
-        if (!core_->next_grant(limit_, s)) return false;
+        if (!core_->next_grant(limit_, s)) return ran;
         const unsigned l = core_->active();
         this->hot_lane_ = l;
-        const std::uint32_t generation = core_->lanes()[l].generation, epoch = core_->epoch().value;
+        const std::uint64_t binding = cts_words::make_binding(core_->epoch().value, core_->lanes()[l].generation, l);
         do {
-            if (!this->lanes_[l].room(0)) return false;
+            if (!this->lanes_[l].room(0)) return ran;
             const std::uint64_t first = s, wrap = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1));
             std::uint64_t n = 0;
             do {
                 const incoming& c = core_->at(s);
-                cts_slot& slot = staging_[s & (max_window - 1)];
-                slot.sequence = s;
-                slot.addr = c.addr;
-                slot.length = c.length;
-                slot.rkey = c.region->remote[this->slots_[l]].value;
-                slot.epoch = epoch;
-                slot.generation = static_cast<std::uint16_t>(generation);
-                slot.lane = static_cast<std::uint8_t>(l);
-                slot.reserved = 0;
-                slot.acked = core_->head();
-                slot.check = check_of(slot);
+                cts_words& w = staging_[s & (max_window - 1)].words;
+                w = {s, c.addr, cts_words::make_room(c.length, c.region->remote[this->slots_[l]].value), binding, core_->head(), 0};
+                w.check = check_of(w);
                 core_->granted(s);
                 ++n;
             } while (n < wrap && core_->next_grant(limit_, s) && s == first + n);
@@ -218,6 +242,37 @@ private:
         } while (core_->next_grant(limit_, s));
         acked_ = core_->head();
         return true;
+    }
+
+    /// The common case in one tight loop: chunks that were never granted before, up to the end of the ring. Prepares what
+    /// arrivals() compares. Returns true if it granted any.
+    bool grant_run() noexcept {
+        const std::uint64_t first = core_->next_fresh(), wrap = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1));
+        std::uint64_t end = core_->fresh_end(limit_);
+        const unsigned l = core_->active();
+        if (first == end || !this->lanes_[l].room(0)) return false;
+        if (end - first > wrap) end = first + wrap;
+        const granting mark = core_->mark();
+        const std::uint64_t binding = cts_words::make_binding(mark.epoch, mark.generation, l), acked = core_->head();
+        const std::uint64_t shared = cts_shared_mix(binding, acked);
+        const std::uint32_t origin = static_cast<std::uint32_t>(wr_id::make(wr_kind::arrival, l, 0, mark.generation, 0).raw);
+        const unsigned port = this->slots_[l];
+        for (std::uint64_t s = first; s != end; ++s) {
+            incoming& c = core_->at(s);
+            const std::uint64_t room = cts_words::make_room(c.length, c.region->remote[port].value);
+            staging_[s & (max_window - 1)].words = {s, c.addr, room, binding, acked, cts_own_mix(s, c.addr, room) + shared};
+            static_cast<granting&>(c) = mark;
+            if constexpr (Group::count == 1)
+                if (!must_flush(c)) c.expected = {origin, immediate::make(mark.epoch, s, 0, 1, false).raw};
+        }
+        core_->granted_run(end);
+        this->hot_lane_ = l;
+        if (write_slots(l, first, end - first)) acked_ = acked;
+        return true;
+    }
+    /// Do bytes in this memory count only after a flush?
+    bool must_flush(const incoming& c) const noexcept {
+        return this->options_.flush == flush_mode::always || (this->options_.flush == flush_mode::device && c.region->device);
     }
 
     bool write_slots(unsigned l, std::uint64_t first, std::uint64_t n) noexcept {
@@ -257,11 +312,7 @@ private:
         (void)write_to_sender(l, w, loud);
     }
 
-    VCCL_ALWAYS_INLINE void on_arrival(unsigned l, unsigned queue, std::uint32_t generation, const completion& c) noexcept {
-        if (++owed_[l][queue] >= rearm_batch) {
-            (void)this->lanes_[l].post_arrivals(queue, owed_[l][queue]);
-            owed_[l][queue] = 0;
-        }
+    VCCL_ALWAYS_INLINE void on_arrival(unsigned l, std::uint32_t generation, const completion& c) noexcept {
         std::uint64_t s = 0;
         using arrival = typename core_type::arrival;
         switch (core_->on_immediate(l, generation, immediate{c.immediate}, c.byte_len, this->now_, s)) {
@@ -274,8 +325,7 @@ private:
 
     void complete(unsigned l, std::uint64_t s) noexcept {
         incoming& c = core_->at(s);
-        const bool flushed = c.bytes != 0 && (this->options_.flush == flush_mode::always || (this->options_.flush == flush_mode::device && c.region->device));
-        if (!flushed) {
+        if (c.bytes == 0 || !must_flush(c)) {
             c.phase = chunk_phase::received;
             return;
         }
@@ -288,7 +338,7 @@ private:
         lane<B>& lane = this->lanes_[l];
         work w{};
         w.op = work_op::read;
-        w.length = c.bytes < flush_bytes ? static_cast<std::uint32_t>(c.bytes) : flush_bytes;
+        w.length = c.bytes < flush_bytes ? c.bytes : flush_bytes;
         w.remote_addr = c.addr + c.bytes - w.length;
         w.rkey = c.region->remote[this->slots_[l]];
         w.local_addr = reinterpret_cast<std::uint64_t>(&staging_[0].pad[0]);
@@ -305,6 +355,7 @@ private:
     void core_message(const control_message& m) noexcept { core_->on_message(m, this->now_); }
 
     void end_all() noexcept {
+        core_->shut();
         for (std::uint64_t s = core_->head(); s != core_->tail(); ++s) core_->at(s).region->drop();
     }
 
@@ -323,7 +374,6 @@ private:
     std::uint64_t connection_{}, limit_{}, acked_{}, stale_{};
     nanoseconds quiet_since_{};
     std::uint64_t marks_[max_lanes]{};
-    std::uint32_t owed_[max_lanes][Group::count]{};
     std::uint64_t flushing_[max_lanes][max_window]{};
 };
 

@@ -41,18 +41,11 @@ public:
     /// Effects: queues a chunk; never blocks; the bytes go out in progress(). Errors: not_connected, would_block (the
     /// rollback FIFO is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> send(const memory_view& bytes) noexcept {
-        if (!core_) return errc::not_connected;
-        if (core_->over()) return core_->why();
+        if (!core_ || core_->full()) [[unlikely]] return refusal();
         if (bytes.bytes > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
-        if (bytes.bytes != 0 || bytes.region)
-            if (status s = bytes.check(); !s) return s;
-        if (core_->full()) return status{errc::would_block, static_cast<std::uint32_t>(Log::capacity)};
-        outgoing o{};
-        o.addr = bytes.addr;
-        o.length = static_cast<std::uint32_t>(bytes.bytes);
-        o.region = bytes.region;
-        if (o.region) o.region->hold();
-        return core_->push(o);
+        if (bytes.bytes <= inline_bytes_) return send_small(bytes);
+        if (status s = bytes.check(); !s) return s;
+        return push(bytes, bytes.region, work_flags::none);
     }
 
     /// Everything below this has been received by the peer.
@@ -94,6 +87,25 @@ public:
     vccl::epoch epoch() const noexcept { return core_ ? core_->epoch() : vccl::epoch{}; }
 
 private:
+    VCCL_COLD status refusal() const noexcept {
+        if (!core_) return errc::not_connected;
+        return core_->over() ? core_->why() : status{errc::would_block, static_cast<std::uint32_t>(Log::capacity)};
+    }
+    VCCL_NOINLINE result<sequence> send_small(const memory_view& bytes) noexcept {
+        if (bytes.bytes == 0 && !bytes.region) return push(bytes, &nothing_, work_flags::none);
+        if (status s = bytes.check(); !s) return s;
+        return push(bytes, bytes.region, bytes.region->device ? work_flags::none : work_flags::inlined);
+    }
+    sequence push(const memory_view& bytes, memory_region* region, work_flags flags) noexcept {
+        outgoing o{};
+        o.addr = bytes.addr;
+        o.length = static_cast<std::uint32_t>(bytes.bytes);
+        o.region = region;
+        o.flags = flags;
+        region->hold();
+        return core_->push(o);
+    }
+
     // --- executor of sender_core ---
 
     /// The receiver offers a new half of a lane that is fenced here: reset, climb, answer with ours.
@@ -129,7 +141,7 @@ private:
     status fill(connection_blob& b) {
         ring_.reset(new (std::nothrow) ring{});
         if (!ring_) return errc::no_memory;
-        for (cts_slot& s : ring_->slots) s.sequence = ~std::uint64_t{0};
+        for (cts_slot& s : ring_->slots) s.words.sequence = ~std::uint64_t{0};
         auto m = this->context_.register_memory(ring_.get(), sizeof(ring));
         if (!m) return m.error();
         ring_memory_ = std::move(*m);
@@ -148,25 +160,80 @@ private:
         for (unsigned l = 0; l < this->count_; ++l)
             if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
         core_->connected(up, this->now_);
+        inline_bytes_ = this->options_.inline_bytes;
+        for (unsigned l = 0; l < this->count_; ++l)
+            if (this->lanes_[l].inline_bytes() < inline_bytes_) inline_bytes_ = this->lanes_[l].inline_bytes();
         return {};
     }
 
     bool hot() noexcept {
         bool moved = this->poll_lane(this->hot_lane_);
+        if (core_->over()) [[unlikely]] return moved;
         moved |= acknowledged_to(std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire));
+        if constexpr (Group::count == 1) moved |= post_run();
         std::uint64_t s = 0;
         while (core_->next_post(s)) {
-            cts_slot c;
-            read_slot(s, c);
+            const cts_words c = read_slot(s);
             const auto g = core_->judge(c, s);
             if (g == core_type::grant::absent) break;
-            if (g == core_type::grant::violation) { core_->fail(status{errc::protocol_violation, c.lane}); break; }
+            if (g == core_type::grant::violation) { core_->fail(status{errc::protocol_violation, c.lane()}); break; }
             moved |= acknowledged_to(c.acked);
             if (!post_chunk(s, c)) break;
             moved = true;
         }
-        if (core_->outstanding() && !core_->next_post(s)) moved |= scan();
+        if (!moved && core_->outstanding() && !core_->next_post(s)) moved = scan();
         return moved;
+    }
+
+    /// The common case in one tight loop: fresh chunks in one piece, granted in one epoch on one lane. Stops at whatever
+    /// else there is and leaves it to the walk in hot(), which looks at everything. Returns true if it posted any.
+    bool post_run() noexcept {
+        const std::uint64_t first = core_->fresh();
+        if (first == core_->tail()) return false;
+        const cts_words bound = read_slot(first);
+        if (!core_->alive(bound)) return false;
+        const unsigned l = bound.lane();
+        const posting mark = core_->mark(l);
+        const unsigned port = this->slots_[l];
+        std::uint64_t s = first, acked = 0, seen = 0, shared = cts_shared_mix(bound.binding, acked);
+        bool ok = true;
+        {
+            typename lane<B>::run run(this->lanes_[l], wr_kind::data, 0);
+            const std::uint64_t end = core_->tail() - first < run.credit() ? core_->tail() : first + run.credit();
+            work w{};
+            w.op = work_op::write_imm;
+            for (; s != end; ++s) {
+                const cts_words c = read_slot(s);
+                if (c.binding != bound.binding) break;
+                if (c.acked != acked) {
+                    acked = c.acked;
+                    shared = cts_shared_mix(bound.binding, acked);
+                }
+                if (c.check != cts_own_mix(s, c.addr, c.room) + shared) break;
+                seen = acked;
+                outgoing& o = core_->at(s);
+                if (o.length > c.length()) break;
+                w.local_addr = o.addr;
+                w.remote_addr = c.addr;
+                w.length = o.length;
+                w.lkey = o.region->local[port];
+                w.rkey = rkey{c.rkey()};
+                w.immediate = immediate::make(bound.epoch(), s, 0, 1, false).raw;
+                w.flags = o.flags;
+                if (!run.post(w)) [[unlikely]] { ok = false; break; }
+                static_cast<posting&>(o) = mark;
+            }
+        }
+        if (s != first) {
+            core_->posted_run(s);
+            this->hot_lane_ = l;
+        }
+        if (!ok) {
+            core_->posted(s, l);
+            this->core_fault(l, fault_cause::local_error, wc_status::success);
+        }
+        acknowledged_to(seen);
+        return s != first;
     }
 
     /// Nothing to post, but chunks to be acknowledged: grants that lie ahead carry acknowledgements, too.
@@ -174,8 +241,7 @@ private:
         if (scanned_ < core_->tail()) scanned_ = core_->tail();
         bool moved = false;
         for (;; ++scanned_) {
-            cts_slot c;
-            read_slot(scanned_, c);
+            const cts_words c = read_slot(scanned_);
             if (c.sequence != scanned_ || c.check != check_of(c)) return moved;
             moved |= acknowledged_to(c.acked);
         }
@@ -183,14 +249,10 @@ private:
 
     /// The slot is written by the receiver's NIC: the acquire pairs with the order in which an RDMA WRITE lands, and
     /// `check` rejects a slot that is half written.
-    void read_slot(std::uint64_t s, cts_slot& out) const noexcept {
-        cts_slot& slot = ring_->slots[s & (max_window - 1)];
-        constexpr unsigned words = offsetof(cts_slot, pad) / 8;
-        std::uint64_t w[words];
-        auto* from = reinterpret_cast<std::uint64_t*>(&slot);
-        w[0] = std::atomic_ref(from[0]).load(std::memory_order_acquire);
-        for (unsigned i = 1; i < words; ++i) w[i] = std::atomic_ref(from[i]).load(std::memory_order_relaxed);
-        std::memcpy(&out, w, sizeof w);
+    VCCL_ALWAYS_INLINE cts_words read_slot(std::uint64_t s) const noexcept {
+        auto* from = reinterpret_cast<std::uint64_t*>(&ring_->slots[s & (max_window - 1)]);
+        const auto word = [from](unsigned i) { return std::atomic_ref(from[i]).load(std::memory_order_relaxed); };
+        return {std::atomic_ref(from[0]).load(std::memory_order_acquire), word(1), word(2), word(3), word(4), word(5)};
     }
 
     bool acknowledged_to(std::uint64_t upto) noexcept {
@@ -200,7 +262,7 @@ private:
     }
 
     void retired(sequence s, outgoing& o) noexcept {
-        if (o.region) o.region->drop();
+        o.region->drop();
         if constexpr (detail::hears_chunks<Handler>) {
             chunk_report r{};
             r.sequence = s;
@@ -213,49 +275,47 @@ private:
     }
 
     /// Posts the parts of chunk `s` that the receiver does not have, each on its own QP. False: the queues are full.
-    bool post_chunk(std::uint64_t s, const cts_slot& c) noexcept {
+    bool post_chunk(std::uint64_t s, const cts_words& c) noexcept {
         outgoing& o = core_->at(s);
-        lane<B>& lane = this->lanes_[c.lane];
-        o.too_long = o.length > c.length;
+        lane<B>& lane = this->lanes_[c.lane()];
+        o.too_long = o.length > c.length();
         const chunk_cut cut = o.too_long ? chunk_cut{1, 0} : cut_chunk(o.length, Group::count);
         for (unsigned p = 0; p < cut.parts; ++p)
             if (!lane.room(queue_of(s, p))) return false;
         work w{};
         w.op = work_op::write_imm;
-        w.rkey = rkey{c.rkey};
-        if (o.region) w.lkey = o.region->local[this->slots_[c.lane]];
+        w.rkey = rkey{c.rkey()};
+        w.lkey = o.region->local[this->slots_[c.lane()]];
         for (unsigned p = 0; p < cut.parts; ++p) {
             if (o.arrived >> p & 1) continue;
             const std::uint64_t at = std::uint64_t{p} * cut.part_bytes;
             w.local_addr = o.addr + at;
             w.remote_addr = c.addr + at;
             w.length = o.too_long ? 0 : static_cast<std::uint32_t>(o.length - at < cut.part_bytes ? o.length - at : cut.part_bytes);
-            w.immediate = immediate::make(c.epoch, s, p, cut.parts, o.too_long).raw;
-            w.flags = w.length <= lane.inline_bytes() && o.region && !o.region->device ? work_flags::inlined : work_flags::none;
+            w.immediate = immediate::make(c.epoch(), s, p, cut.parts, o.too_long).raw;
+            w.flags = o.flags;
             if (status e = lane.post(queue_of(s, p), wr_kind::data, w); !e) {
-                core_->posted(s, c.lane);
-                this->core_fault(c.lane, fault_cause::local_error, wc_status::success);
+                core_->posted(s, c.lane());
+                this->core_fault(c.lane(), fault_cause::local_error, wc_status::success);
                 return false;
             }
         }
-        core_->posted(s, c.lane);
-        this->hot_lane_ = c.lane;
+        core_->posted(s, c.lane());
+        this->hot_lane_ = c.lane();
         return true;
     }
     static constexpr unsigned queue_of(std::uint64_t s, unsigned part) noexcept { return static_cast<unsigned>((s + part) % Group::count); }
 
-    void on_arrival(unsigned, unsigned, std::uint32_t, const completion&) noexcept {}
+    static const completion* arrivals(unsigned, const completion* c, const completion*) noexcept { return c; }
+    void on_arrival(unsigned, std::uint32_t, const completion&) noexcept {}
     void on_flush(unsigned, std::uint64_t, bool) noexcept {}
     void core_message(const control_message& m) noexcept {
         core_->on_message(m, this->now_, [this](sequence s, outgoing& o) { retired(s, o); });
     }
 
     void end_all() noexcept {
-        for (std::uint64_t s = core_->acked(); s != core_->tail(); ++s) {
-            outgoing& o = core_->at(s);
-            if (o.region) o.region->drop();
-            o.region = nullptr;
-        }
+        core_->shut();
+        for (std::uint64_t s = core_->acked(); s != core_->tail(); ++s) core_->at(s).region->drop();
     }
 
     core_type& core() noexcept { return *core_; }
@@ -269,6 +329,8 @@ private:
     Log log_;
     std::unique_ptr<ring> ring_;
     memory ring_memory_;
+    memory_region nothing_{};  ///< of chunks without bytes
+    std::uint32_t inline_bytes_{};
     std::optional<core_type> core_;
     std::uint64_t connection_{}, scanned_{};
 };

@@ -19,35 +19,45 @@ inline constexpr unsigned max_lanes = 8;      ///< lanes of a channel, primary i
 inline constexpr unsigned max_group = 8;      ///< QPs of a lane that share a chunk
 inline constexpr unsigned max_window = 256;   ///< receives outstanding on a channel
 
-/// Clear-to-send: the receiver's grant for one chunk, RDMA-written into slot `sequence % depth` of the sender's ring.
-/// It binds the whole chunk to one lane. `acked` rides along: everything below it has been received, flush included.
-struct cts_slot {
+/// Clear-to-send: the receiver's grant for one chunk, as the 64-bit words that are written, read and checked. It binds the
+/// whole chunk to one lane. `acked` rides along: everything below it has been received, flush included.
+struct cts_words {
     std::uint64_t sequence;
     std::uint64_t addr;
-    std::uint32_t length;
-    std::uint32_t rkey;
-    std::uint32_t epoch;
-    std::uint16_t generation;  ///< of the lane, low 16 bits
-    std::uint8_t lane;
-    std::uint8_t reserved;
+    std::uint64_t room;     ///< length, rkey: 32 bits each
+    std::uint64_t binding;  ///< epoch: 32 bits; generation of the lane, its low 16 bits; lane: 8 bits; 0: 8 bits
     std::uint64_t acked;
-    std::uint64_t check;       ///< of all words above: a torn or foreign slot does not match
+    std::uint64_t check;    ///< of all words above: a torn or foreign slot does not match
+
+    constexpr std::uint32_t length() const noexcept { return static_cast<std::uint32_t>(room); }
+    constexpr std::uint32_t rkey() const noexcept { return static_cast<std::uint32_t>(room >> 32); }
+    constexpr std::uint32_t epoch() const noexcept { return static_cast<std::uint32_t>(binding); }
+    constexpr std::uint16_t generation() const noexcept { return static_cast<std::uint16_t>(binding >> 32); }
+    constexpr std::uint8_t lane() const noexcept { return static_cast<std::uint8_t>(binding >> 48); }
+
+    static constexpr std::uint64_t make_room(std::uint32_t length, std::uint32_t rkey) noexcept { return length | std::uint64_t{rkey} << 32; }
+    static constexpr std::uint64_t make_binding(std::uint32_t epoch, std::uint32_t generation, unsigned lane) noexcept {
+        return epoch | std::uint64_t{generation & 0xffff} << 32 | std::uint64_t{lane} << 48;
+    }
+};
+/// RDMA-written into slot `sequence % depth` of the sender's ring.
+struct cts_slot {
+    cts_words words;
     std::uint64_t pad[2];
 };
-static_assert(sizeof(cts_slot) == 64 && offsetof(cts_slot, check) == 40);
+static_assert(sizeof(cts_slot) == 64 && offsetof(cts_words, check) == 40);
 
-/// Mixes a slot's words. Not a signature: it recognises slots that are half written or left from another lap.
-constexpr std::uint64_t cts_check(std::uint64_t sequence, std::uint64_t addr, std::uint64_t length_rkey,
-                                  std::uint64_t epoch_lane, std::uint64_t acked) noexcept {
-    std::uint64_t h = (sequence + 1) * 0x9e3779b97f4a7c15u;
-    h = std::rotl(h ^ addr, 23) + length_rkey;
-    h = std::rotl(h ^ epoch_lane, 29) + acked;
-    return h * 0xd6e8feb86659fd93u;
+/// The check of a slot is the sum of two mixes: of the words that are its own, and of those that it shares with its
+/// neighbours, so that a run of slots mixes the latter once. Not a signature: it recognises slots that are half written or
+/// left from another lap.
+constexpr std::uint64_t cts_own_mix(std::uint64_t sequence, std::uint64_t addr, std::uint64_t room) noexcept {
+    return ((sequence + 1) * 0x9e3779b97f4a7c15u ^ addr) * 0xd6e8feb86659fd93u + room;
 }
-inline std::uint64_t check_of(const cts_slot& s) noexcept {
-    std::uint64_t w[5];
-    std::memcpy(w, &s, sizeof w);
-    return cts_check(w[0], w[1], w[2], w[3], w[4]);
+constexpr std::uint64_t cts_shared_mix(std::uint64_t binding, std::uint64_t acked) noexcept {
+    return (binding * 0xff51afd7ed558ccdu + acked) * 0xc4ceb9fe1a85ec53u;
+}
+constexpr std::uint64_t check_of(const cts_words& w) noexcept {
+    return cts_own_mix(w.sequence, w.addr, w.room) + cts_shared_mix(w.binding, w.acked);
 }
 
 /// What lies at the sender for the receiver to write: the CTS ring, preceded by one line for an acknowledgement that

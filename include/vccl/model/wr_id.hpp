@@ -20,6 +20,9 @@ enum class wr_kind : std::uint8_t {
 
 /// Bits: kind 0-3, lane 4-7, qp 8-11, generation 12-27, mark 28-63.
 struct wr_id {
+    static constexpr unsigned mark_shift = 28;
+    static constexpr std::uint64_t mark_mask = (std::uint64_t{1} << 36) - 1;
+
     std::uint64_t raw{};
 
     static constexpr wr_id make(wr_kind k, unsigned lane, unsigned qp, std::uint32_t generation, std::uint64_t mark) noexcept {

@@ -6,6 +6,7 @@
 #include <vccl/base/ids.hpp>
 #include <vccl/base/status.hpp>
 #include <vccl/base/time.hpp>
+#include <vccl/model/work.hpp>
 
 #include <bit>
 #include <concepts>
@@ -15,16 +16,22 @@ namespace vccl::inline v0 {
 
 struct memory_region;
 
-/// One chunk as its sender remembers it.
-struct outgoing {
-    std::uint64_t addr{};
-    memory_region* region{};
-    std::uint32_t length{};
+/// How a chunk went out; a word, so that a run of chunks is marked with one store each.
+struct posting {
     std::uint32_t generation{};   ///< of `lane`, when it was posted
     std::uint8_t lane{};
     std::uint8_t arrived{};       ///< parts that the receiver already has, a bit each
     bool posted{};
     bool too_long{};              ///< larger than the receive that met it: ended without its bytes
+};
+static_assert(sizeof(posting) == 8);
+
+/// One chunk as its sender remembers it.
+struct outgoing : posting {
+    std::uint64_t addr{};
+    memory_region* region{};
+    std::uint32_t length{};
+    work_flags flags{};           ///< inlined or none
 };
 
 template <class L>

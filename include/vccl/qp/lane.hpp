@@ -32,8 +32,7 @@ struct wr_account {
     bool drained() const noexcept { return posted == retired && receives == 0; }
     /// A completion named the WR that was the `mark`-th (modulo 2^36): it and all before it are done.
     void retire(std::uint64_t mark) noexcept {
-        constexpr std::uint64_t mask = (std::uint64_t{1} << 36) - 1;
-        retired += (mark - retired) & mask;
+        retired += (mark - retired) & wr_id::mark_mask;
     }
 };
 
@@ -43,7 +42,7 @@ public:
     using port_type = typename B::port;
     using qp_type = typename port_type::qp;
     static constexpr unsigned control_index = max_group, flush_index = max_group + 1, qp_slots = max_group + 2;
-    static constexpr unsigned control_receives = 16, control_sends = 8;
+    static constexpr unsigned control_receives = 16, control_sends = 8, rearm_batch = 16;
 
     /// Effects: makes the CQ, QPs and control buffers on `port` and moves the QPs to INIT. `id` goes into every wr_id.
     status create(port_type& port, unsigned id, const lane_shape& shape, std::uint64_t seed) noexcept {
@@ -179,20 +178,36 @@ public:
         return s;
     }
 
-    /// Effects: gives data QP `i` `count` more receives for immediates to consume.
-    status post_arrivals(unsigned i, unsigned count) noexcept {
-        constexpr unsigned batch = 16;
-        recv_work r[batch];
-        for (auto& one : r) one.wr_id = wr_id::make(wr_kind::arrival, id_, i, generation_, 0).raw;
-        while (count != 0) {
-            const unsigned n = count < batch ? count : batch;
-            auto done = qps_[i]->post_recv(std::span<const recv_work>(r, n));
-            if (!done) return done.error();
-            accounts_[i].receives += *done;
-            if (*done < n) return {};
-            count -= n;
+    /// Many posts on one QP: what post() looks up each time is looked up once.
+    class run {
+    public:
+        run(lane& l, wr_kind kind, unsigned i) noexcept
+            : account_(l.accounts_[i]), qp_(*l.qps_[i]), id_(wr_id::make(kind, l.id_, i, l.generation_, account_.posted).raw),
+              signal_(wr_id::make({}, 0, 0, 0, l.signal_every_ - 1).raw), credit_(l.shape_.send_depth - account_.in_queue()) {}
+        run(const run&) = delete;
+        ~run() { account_.posted += (wr_id{id_}.mark() - account_.posted) & wr_id::mark_mask; }
+
+        /// How many may be posted.
+        std::uint64_t credit() const noexcept { return credit_; }
+        status post(work& w) noexcept {
+            const std::uint64_t id = id_ + (std::uint64_t{1} << wr_id::mark_shift);
+            if ((id & signal_) == 0) w.flags = w.flags | work_flags::signaled;
+            w.wr_id = id;
+            const status s = qp_.post(w);
+            if (s) id_ = id;
+            return s;
         }
-        return {};
+
+    private:
+        wr_account& account_;
+        qp_type& qp_;
+        std::uint64_t id_, signal_, credit_;
+    };
+
+    /// Effects: `count` immediates have consumed as many receives of data QP `i`; once a batch is missing it gets them back.
+    void arrived(unsigned i, unsigned count) noexcept {
+        accounts_[i].receives -= count;
+        if (accounts_[i].receives + rearm_batch <= shape_.recv_depth) (void)post_arrivals(i);
     }
 
     /// Effects: sends a control message on this lane. would_block if too many are unanswered by the NIC: it is repeated anyway.
@@ -222,6 +237,19 @@ public:
     }
 
 private:
+    /// Effects: fills data QP `i` up with receives, in whole batches.
+    VCCL_NOINLINE status post_arrivals(unsigned i) noexcept {
+        recv_work r[rearm_batch];
+        for (auto& one : r) one.wr_id = wr_id::make(wr_kind::arrival, id_, i, generation_, 0).raw;
+        while (accounts_[i].receives + rearm_batch <= shape_.recv_depth) {
+            auto done = qps_[i]->post_recv(r);
+            if (!done) return done.error();
+            accounts_[i].receives += *done;
+            if (*done < rearm_batch) break;
+        }
+        return {};
+    }
+
     bool wanted(unsigned i) const noexcept { return i < shape_.group || i == control_index || (i == flush_index && shape_.flush); }
 
     status make_qps() noexcept {
@@ -248,7 +276,7 @@ private:
             random_ ^= random_ << 17;
             psns_[i] = static_cast<std::uint32_t>(random_ >> 20) & 0xffffff;
             if (i < shape_.group && shape_.recv_depth != 0)
-                if (status s = post_arrivals(i, shape_.recv_depth); !s) return s;
+                if (status s = post_arrivals(i); !s) return s;
         }
         for (unsigned b = 0; b < control_receives; ++b)
             if (status s = repost_control(b); !s) return s;
