@@ -191,10 +191,13 @@ private:
     }
 
     void accept(nanoseconds now) noexcept {
+        bool more = true;
         for (caller& c : callers_) {
             if (!c.fd) {
+                if (!more) continue;
                 c.fd = detail::socket_fd{::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-                if (!c.fd) continue;
+                more = static_cast<bool>(c.fd);
+                if (!more) continue;
                 c.since = now;
                 c.heard = 0;
             }
