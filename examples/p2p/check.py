@@ -68,6 +68,12 @@ def backup_and_everything_lost():
     assert int(result["failovers"]) >= 2, result
 
 
+def a_script_runs_commands():
+    mark = folder / "mark"
+    whole(run("--size", "16MiB", "--fail", f"at=50% run echo $((6 * 7)) > {mark}"))
+    assert mark.read_text() == "42\n"
+
+
 def everything_over_the_backup():
     result = run("--size", "16MiB", "--fail", "none", "--first-lane", "1")
     whole(result)
@@ -79,7 +85,7 @@ def mistakes_are_explained():
                                 (["--rate", "fast"], 2, "400MB/s"), (["--file", "/no/such/file"], 1, "/no/such/file"),
                                 (["--output", "/no/such/folder/x", "--size", "1MiB"], 1, "/no/such/folder/x"),
                                 (["--results", "/proc/no", "--size", "1MiB"], 1, "--results"), (["--fail", "at=10% dwn A.nic0.p0", "--size", "8MiB"], 1, "dwn"),
-                                (["--port", "A.nic7.p0", "--size", "1MiB"], 1, "A.nic7.p0"), (["--output", "/dev/full", "--size", "8MiB"], 1, "No space left")):
+                                (["--fail", "at=10% run exit 3", "--size", "8MiB"], 1, "exit 3"), (["--port", "A.nic7.p0", "--size", "1MiB"], 1, "A.nic7.p0"), (["--output", "/dev/full", "--size", "8MiB"], 1, "No space left")):
         text = run(*words, status=status)
         assert said in text, (words, text)
     assert "Exit status" in subprocess.run([program, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -109,7 +115,7 @@ def two_terminals():
         assert a.stdout.rstrip().rsplit("\n", 1)[-1] == b_said.rstrip().rsplit("\n", 1)[-1]
 
 
-for test in (a_port_dies_and_returns, files_arrive_unchanged, backup_and_everything_lost, everything_over_the_backup, mistakes_are_explained,
+for test in (a_port_dies_and_returns, files_arrive_unchanged, backup_and_everything_lost, a_script_runs_commands, everything_over_the_backup, mistakes_are_explained,
              a_killed_role_is_noticed, two_terminals):
     began = time.monotonic()
     test()

@@ -8,13 +8,10 @@
 
 #if defined(P2P_HAS_IBV)
 #include <vccl/verbs/ibv.hpp>
-
-#include <spawn.h>
-#include <sys/wait.h>
 #endif
 
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace p2p {
 
@@ -49,12 +46,12 @@ public:
     const std::string& name() const noexcept { return name_; }
     std::string by_hand() const { return "break it by hand: vccl-fabric --name " + name_ + " down A.nic0.p0"; }
 
-    /// Effects: does it at once.
-    void command(const std::string& what) {
+    /// Effects: does it. Returns: what is to be run besides, here nothing.
+    std::vector<std::string> command(const std::string& what) {
         if (const vccl::status s = fabric_.command(what); !s)
             throw user_error("the fabric refused \"" + what + "\": " + vccl::describe(s));
+        return {};
     }
-    void attend() const noexcept {}
 
 private:
     using fabric = vccl::verbs::soft_fabric;
@@ -110,48 +107,25 @@ public:
         primary_ = find_primary(shape_, o.port, vccl::host_id{0});
     }
 
-    ibv_network(const ibv_network&) = delete;
-    ~ibv_network() {
-        if (running_ != 0) ::waitpid(running_, nullptr, 0);
-    }
-
     const backend& verbs() const noexcept { return backend_; }
     const vccl::topology& shape() const noexcept { return shape_; }
     vccl::port_id primary() const noexcept { return primary_; }
     const std::string& name() const noexcept { return name_; }
     std::string by_hand() const { return "break it by hand: ip link set dev INTERFACE down"; }
 
-    /// Effects: begins to take the port's network interface down or up: "down rxe_a0:1", "up rxe_a0:1". It may take a
-    /// second, in which the endpoint must not stand still; `attend` tells how it ended. One after the other.
-    void command(const std::string& what) {
-        finish();
+    /// Returns: what takes the port's network interface down or up, for "down rxe_a0:1" and "up rxe_a0:1".
+    std::vector<std::string> command(const std::string& what) const {
         const std::size_t space = what.find(' ');
         const std::string verb = what.substr(0, space);
         const std::string port(space == std::string::npos ? std::string_view{} : trim(std::string_view(what).substr(space)));
         if ((verb != "down" && verb != "up") || port.empty())
-            throw user_error("cannot do \"" + what + "\" on ibv; write down PORT or up PORT");
-        std::string netdev = backend_.netdev(std::string_view(port));
+            throw user_error("cannot do \"" + what + "\" on ibv; write down PORT, up PORT or run COMMAND");
+        const std::string netdev = backend_.netdev(std::string_view(port));
         if (netdev.empty()) throw user_error("port \"" + port + "\" has no network interface to take " + verb);
-        std::string words[] = {"ip", "link", "set", "dev", netdev, verb};
-        char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
-                             words[4].data(), words[5].data(), nullptr};
-        if (::posix_spawnp(&running_, "ip", nullptr, nullptr, arguments, environ) != 0)
-            throw user_error("cannot run ip; install iproute2");
-        command_ = "ip link set dev " + netdev + " " + verb;
+        return {"ip", "link", "set", "dev", netdev, verb};
     }
-    void attend() { reap(WNOHANG); }
-    void finish() { reap(0); }
 
 private:
-    void reap(int flags) {
-        int status = 0;
-        if (running_ == 0 || ::waitpid(running_, &status, flags) == 0) return;
-        running_ = 0;
-        if (status != 0) throw user_error(command_ + " failed; it needs root");
-    }
-
-    pid_t running_{};
-    std::string command_;
     backend backend_{};
     std::string name_;
     vccl::topology shape_;

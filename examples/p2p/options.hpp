@@ -61,7 +61,7 @@ inline int parse_options(int count, char** arguments, options& o) {
         ->capture_default_str();
     app.add_option("--fail", o.script,
                    "fault script, STEP; STEP; …, each at=PERCENT% COMMAND; none: break it by hand. On soft, any\ncommand of "
-                   "vccl-fabric; on ibv, down PORT and up PORT (ip link)")
+                   "vccl-fabric; on ibv, down PORT and up PORT (ip link); on both, run SHELL-COMMAND")
         ->default_str("'" + o.script + "' on soft, none on ibv");
     app.add_option("--rate", rate, "rate of each software port, such as 400MB/s; 0: unlimited")->default_str("400MB/s");
     app.add_option("--chunk", o.chunk, "bytes of a chunk, 1 to 64MiB")

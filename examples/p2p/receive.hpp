@@ -1,5 +1,6 @@
 #pragma once
 // Role B: receives, writes, checks; runs the fault script; judges, and draws the picture.
+#include "background_command.hpp"
 #include "conveyor.hpp"
 #include "digest.hpp"
 #include "session.hpp"
@@ -27,14 +28,20 @@ public:
         } catch (const user_error& e) { out_.event('*', e.what()); }
     }
 
+    /// Effects: does what is left, and waits for it.
+    void finish() {
+        reached(1);
+        background_.start({});
+    }
     void reached(double share) {
-        fabric_.attend();
+        background_.attend();
         while (next_ < steps_.size() && steps_[next_].share <= share) {
             const std::string& command = steps_[next_++].command;
             const vccl::nanoseconds now = reporter::now();
             out_.event('*', now, command);
             line_.add_mark({now, vccl::mark_kind::fault, vccl::lane_id{0}, std::string_view(command)});
-            fabric_.command(command);
+            background_.start(command.starts_with("run ") ? std::vector<std::string>{"sh", "-c", command.substr(4)}
+                                                          : fabric_.command(command));
         }
     }
 
@@ -44,6 +51,7 @@ private:
     Fabric& fabric_;
     reporter& out_;
     vccl::timeline& line_;
+    background_command background_;
 };
 
 /// Tells the reporter how far it is, twenty times a second, with the rate of the last moments.
@@ -156,6 +164,7 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
             meter.at(received);
             if (received < p.chunks() && peer.readable()) (void)peer.receive(note::refusal, answer_time);
         }
+        script.finish();
     }
     const vccl::status closed = rx.wait_closed(answer_time);
     s.attend(rx);
