@@ -1,4 +1,4 @@
-"""Runs p2p, named by the argument, as a person would: transfers with faults, wrong input, full disk, killed peers."""
+"""Runs p2p, named by the argument (and vccl-fabric, by the next), as a person would: transfers with faults, wrong input, full disk, killed peers."""
 import json
 import os
 import pathlib
@@ -105,6 +105,24 @@ def a_killed_role_is_noticed():
         assert p.returncode == 1 and f"{who} was killed" in rest.rstrip("\n").rsplit("\n", 1)[-1], rest
 
 
+def broken_by_hand():
+    tool = [word for word in sys.argv[2:3] if word]
+    p = subprocess.Popen([program, *common, "--fail", "none", "--size", "96MiB", "--rate", "50MB/s"], stdout=subprocess.PIPE, text=True)
+    try:
+        said = ""
+        for line in p.stdout:
+            said += line
+            if "vccl-fabric -f" in line:
+                words = line.split("vccl-fabric ", 1)[1].split()
+                assert words == ["-f", fabric, "down", "A.nic0.p0"], line
+                for verb in ("down", "up") if tool else ():
+                    subprocess.run([*tool, "-f", fabric, verb, "A.nic0.p0"], check=True, stdout=subprocess.DEVNULL)
+        assert p.wait(60) == 0, said
+    finally:
+        p.kill()
+    assert not tool or int(re.search(r"failovers=(\d+)", said).group(1)) >= 1, said
+
+
 def two_terminals():
     with subprocess.Popen([program, *common, "--role", "B", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as b:
         first = b.stdout.readline()
@@ -116,7 +134,7 @@ def two_terminals():
 
 
 for test in (a_port_dies_and_returns, files_arrive_unchanged, backup_and_everything_lost, a_script_runs_commands, everything_over_the_backup, mistakes_are_explained,
-             a_killed_role_is_noticed, two_terminals):
+             a_killed_role_is_noticed, broken_by_hand, two_terminals):
     began = time.monotonic()
     test()
     print(f"{test.__name__.replace('_', ' ')}: {time.monotonic() - began:.1f} s", flush=True)

@@ -44,7 +44,7 @@ public:
     const vccl::topology& shape() const noexcept { return fabric_.shape(); }
     vccl::port_id primary() const noexcept { return primary_; }
     const std::string& name() const noexcept { return name_; }
-    std::string by_hand() const { return "break it by hand: vccl-fabric --name " + name_ + " down A.nic0.p0"; }
+    std::string by_hand() const { return "break it by hand: vccl-fabric -f " + name_ + " down A.nic0.p0"; }
 
     /// Effects: does it. Returns: what is to be run besides, here nothing.
     std::vector<std::string> command(const std::string& what) {
