@@ -264,6 +264,16 @@ TEST_CASE("latency, delay and rate take their time") {
     CHECK(takes(1'000'000) <= 30_us);
 }
 
+TEST_CASE("a rate that is raised takes effect at once") {
+    auto [f, a, b] = make_pair();
+    REQUIRE(f.command("rate A.nic0.p0 1kB/s"));
+    for (int i = 0; i < 4; ++i) REQUIRE(a.qp.post(write(a, b, 100'000)));
+    f.advance(10_ms);
+    REQUIRE(f.command("rate A.nic0.p0 1GB/s"));
+    f.advance(10_s);  // the packet that was on the slow wire takes its four seconds
+    CHECK(drain(a).size() == 4);
+}
+
 TEST_CASE("a port that many QPs share is shared fairly, and nobody times out while waiting for it") {
     auto o = by_hand();
     auto f = take(soft_fabric::create(soft_topology(2, 1, 1, 1), o));

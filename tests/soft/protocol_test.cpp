@@ -136,6 +136,98 @@ TEST_CASE("reads survive loss in both directions") {
     }
 }
 
+TEST_CASE("any mixture of operations both ways survives loss, duplication and reordering, each exactly once") {
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        end_options o;
+        o.timers.retry_count = 7;
+        o.timers.rnr_retry = 7;
+        o.timers.timeout = 8;
+        o.limits.recv_depth = 256;
+        auto [f, a, b] = make_pair(by_hand(seed), o);
+        for (const char* fault : {"loss A.nic0.p0 3%", "loss B.nic0.p0 2%", "dup B.nic0.p0 5%", "reorder A.nic0.p0 5%"})
+            REQUIRE(f.command(fault));
+        // Each WR has 16 KiB of its own at both ends: the lower half of the memory for a's WRs, the upper for b's.
+        constexpr std::size_t room = 16384, n = 24, half = 1 << 19;
+        verbs::soft_detail::random_source random{seed};
+        fill(a, seed);
+        fill(b, seed + 1000000);
+        for (end* e : {&a, &b}) std::fill_n(e->words.data() + n * room / 8 + (e == &a ? half / 8 : 0), 8, 0);
+        const auto a_before = a.words, b_before = b.words;
+        struct plan {
+            work_op op;
+            std::uint32_t length;
+        };
+        std::vector<plan> plans[2];
+        std::size_t receives[2] = {};
+        for (int side = 0; side < 2; ++side) {
+            end &from = side == 0 ? a : b, &to = side == 0 ? b : a;
+            const std::size_t base = side == 0 ? 0 : half;
+            for (std::uint64_t i = 0; i < n; ++i) {
+                const plan p{static_cast<work_op>(random.below(5)), static_cast<std::uint32_t>(random.below(room))};
+                plans[side].push_back(p);
+                work w = with(write(from, to, p.length, i, base + i * room), p.op);
+                if (p.op == work_op::fetch_add) {
+                    w.remote_addr = to.address(base + n * room);
+                    w.swap_add = 1;
+                }
+                if (random.below(4) == 0) w.flags = w.flags | work_flags::fence;
+                if (p.op == work_op::send || p.op == work_op::write_imm) {
+                    ++receives[1 - side];
+                    const recv_work r[] = {receive(to, 1000 + i, static_cast<std::uint32_t>(room), base + i * room)};
+                    REQUIRE(to.qp.post_recv(r));
+                }
+                REQUIRE(from.qp.post(w));
+            }
+        }
+        run_dry(f);
+        for (int side = 0; side < 2; ++side) {
+            end &from = side == 0 ? a : b, &to = side == 0 ? b : a;
+            const auto &from_before = side == 0 ? a_before : b_before, &to_before = side == 0 ? b_before : a_before;
+            const std::size_t base = side == 0 ? 0 : half;
+            std::uint64_t sent = 0;
+            std::size_t came = 0;
+            for (const auto& c : drain(from)) {
+                CHECK(c.status == wc_status::success);
+                if (c.op == completion_op::recv || c.op == completion_op::recv_write_imm)
+                    ++came;
+                else
+                    CHECK(c.wr_id == sent++);
+            }
+            CHECK(sent == n);
+            CHECK(came == receives[side]);
+            std::uint64_t adds = 0;
+            for (std::uint64_t i = 0; i < n; ++i) {
+                const std::size_t at = (base + i * room) / 8;
+                const plan& p = plans[side][i];
+                if (p.op == work_op::fetch_add)
+                    CHECK(from.words[at] == adds++);
+                else if (p.op == work_op::read)
+                    CHECK(std::memcmp(from.words.data() + at, to_before.data() + at, p.length) == 0);
+                else
+                    CHECK(std::memcmp(to.words.data() + at, from_before.data() + at, p.length) == 0);
+            }
+            CHECK(to.words[(base + n * room) / 8] == adds);
+        }
+    }
+}
+
+TEST_CASE("a QP rebuilt with a shorter timeout uses it") {
+    end_options o;
+    o.timers.timeout = 20;
+    auto [f, a, b] = make_pair(by_hand(), o);
+    REQUIRE(f.command("switch-down rail0"));
+    REQUIRE(a.qp.post(write(a, b, 8)));
+    settle(f);
+    for (end* e : {&a, &b}) REQUIRE(e->qp.to_reset());
+    o.timers.timeout = 10;
+    join(a, b, o);
+    join(b, a, o);
+    REQUIRE(a.qp.post(write(a, b, 8)));
+    f.advance(nanoseconds{4096LL << 10} * 3);
+    CHECK(drain(a).at(0).status == wc_status::retry_exc_err);
+}
+
 TEST_CASE("a lost acknowledgement fails a write that has landed whole") {
     auto [f, a, b] = make_pair();
     fill(a, 5);

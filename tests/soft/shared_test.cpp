@@ -388,12 +388,12 @@ TEST_CASE("a peer that scribbles over the rings harms only the traffic") {
         join(b, a, o);
         for (int i = 0; i < 4; ++i) REQUIRE(a.qp.post(write(a, b, 30000)));
         for (int i = 0; i < 20; ++i) {
-            // A random word of a random place of both rings: positions, record heads, packet headers.
-            std::byte* ring = view.base + view.ring_offset(static_cast<std::uint32_t>(random.below(2)),
-                                                           static_cast<std::uint32_t>(random.below(2)));
-            const std::uint64_t at = random.below(4) == 0 ? random.below(32) * 8 : random.below(4096) * 8;
+            // A random word of a random place of a ring: positions, record heads, packet headers.
+            const auto from = static_cast<std::uint32_t>(random.below(2)), to = static_cast<std::uint32_t>(random.below(2));
+            std::byte* at = random.below(4) == 0 ? reinterpret_cast<std::byte*>(&view.ring(from, to)) + random.below(2) * 64
+                                                 : view.base + view.ring_offset(from, to) + random.below(4096) * 8;
             const std::uint64_t value = random.below(3) == 0 ? ~0ull : random.below(2) == 0 ? random.next() : random.below(1000);
-            __atomic_store_n(reinterpret_cast<std::uint64_t*>(ring + at), value, __ATOMIC_RELAXED);
+            __atomic_store_n(reinterpret_cast<std::uint64_t*>(at), value, __ATOMIC_RELAXED);
             view.slot(0).inbound.fetch_or(random.next());
             view.slot(1).inbound.fetch_or(random.next());
             drain(a);

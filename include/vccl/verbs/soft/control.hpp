@@ -74,16 +74,18 @@ inline void set_fault(const segment& s, std::uint32_t index, fault_bits bit, boo
 }
 
 inline void set_rate(const segment& s, std::uint32_t index, std::uint64_t bytes_per_second) noexcept {
-    s.port(index).rate.store(bytes_per_second, std::memory_order_relaxed);
+    port_control& p = s.port(index);
+    p.rate.store(bytes_per_second, std::memory_order_relaxed);
+    p.out_free.store(0, std::memory_order_relaxed);  // what was waiting for the old rate waits no more
+    p.in_free.store(0, std::memory_order_relaxed);
     set_fault(s, index, fault_rate, bytes_per_second != 0);
 }
 
 /// Takes every fault off a port, except that it leaves the links as they are.
 inline void clear_faults(const segment& s, std::uint32_t index) noexcept {
     port_control& p = s.port(index);
-    p.rate.store(p.base_rate, std::memory_order_relaxed);
-    p.faults.store(p.base_rate != 0 ? fault_rate : 0u, std::memory_order_release);
-    announce(s);
+    p.faults.store(0, std::memory_order_release);
+    set_rate(s, index, p.base_rate);
 }
 
 /// A GID says which fabric, which port and which generation of the port's address.

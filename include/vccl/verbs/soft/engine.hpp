@@ -132,7 +132,8 @@ private:
     void go_back(queue_pair& q, std::uint32_t to) noexcept;
     void retry(queue_pair& q) noexcept;
     void arm_timer(queue_pair& q) noexcept;
-    void on_timer(queue_pair& q) noexcept;
+    void push_timer(queue_pair& q) noexcept;
+    void on_timer(queue_pair& q, std::int64_t at) noexcept;
 
     // responder.hpp
     void on_request(queue_pair& q, packet_header h, const std::byte* payload) noexcept;

@@ -51,7 +51,7 @@ struct queue_pair {
     std::atomic<bool> rung{};   ///< in the doorbell list
     queue_pair* next_rung{};
     bool queued{};              ///< in the run list, or has a turn in the time queue
-    bool timer_armed{}, wake_armed{};
+    std::int64_t timer_event_at{}, wake_at{};  ///< earliest event of the kind in the time queue; 0: none
 
     // Requester.
     send_queue send;

@@ -17,25 +17,26 @@ inline void engine::arm_timer(queue_pair& q) noexcept {
     const std::int64_t after = q.timeout();
     if (after == 0) return;
     q.timeout_at = clock() + after;
-    if (q.timer_armed) return;
-    q.timer_armed = true;
+    push_timer(q);
+}
+
+/// Keeps one event for the QP in the time queue, and adds one only if that would come too late.
+inline void engine::push_timer(queue_pair& q) noexcept {
+    if (q.timer_event_at != 0 && q.timer_event_at <= q.timeout_at) return;
+    q.timer_event_at = q.timeout_at;
     queue_.push({q.timeout_at, 0, nullptr, q.number, event_kind::timer});
 }
 
-/// The one timer event of a QP: it may find that its time has moved, or that nothing is outstanding any more.
-inline void engine::on_timer(queue_pair& q) noexcept {
-    q.timer_armed = false;
+/// A QP's timer event: it may find that its time has moved, or that nothing is outstanding any more.
+inline void engine::on_timer(queue_pair& q, std::int64_t at) noexcept {
+    if (at == q.timer_event_at) q.timer_event_at = 0;
     send_queue& s = q.send;
     if (q.state.load(std::memory_order_relaxed) != qp_state::ready_to_send || s.first == s.started || q.stuck) return;
     const std::uint32_t next_psn = s.next == s.started ? q.frontier : s.at(s.next).psn + s.at(s.next).done;
-    const bool waiting = q.wake_armed && psn_diff(next_psn, q.una) <= 0;  // paced or RNR: nothing in flight to be lost
+    const bool waiting = q.wake_at != 0 && psn_diff(next_psn, q.una) <= 0;  // paced or RNR: nothing in flight to be lost
     const bool hung = (control().port(q.port).faults.load(std::memory_order_relaxed) & fault_hang) != 0;
     if (waiting || hung) return arm_timer(q);
-    if (clock() < q.timeout_at) {
-        q.timer_armed = true;
-        queue_.push({q.timeout_at, 0, nullptr, q.number, event_kind::timer});
-        return;
-    }
+    if (clock() < q.timeout_at) return push_timer(q);
     retry(q);
 }
 
@@ -74,7 +75,7 @@ inline engine::turn engine::send_some(queue_pair& q) noexcept {
     turn outcome = turn::idle;
     while (s.next != s.posted.load(std::memory_order_seq_cst)) {
         const std::uint32_t faults = p.faults.load(std::memory_order_relaxed);
-        if (q.stuck || (faults & fault_hang) != 0) break;
+        if (q.state.load(std::memory_order_relaxed) != qp_state::ready_to_send || q.stuck || (faults & fault_hang) != 0) break;
         if (budget-- == 0) {
             outcome = turn::again;
             break;
@@ -110,7 +111,7 @@ inline engine::turn engine::send_some(queue_pair& q) noexcept {
         }
         sent = true;
     }
-    if (sent || (outcome == turn::blocked && !q.timer_armed)) arm_timer(q);
+    if (sent || (outcome == turn::blocked && q.timer_event_at == 0)) arm_timer(q);
     return outcome;
 }
 

@@ -120,7 +120,7 @@ inline void engine::on_data(queue_pair& q, const packet_header& h, const std::by
 inline void engine::on_read(queue_pair& q, const packet_header& h, bool duplicate) noexcept {
     const std::uint32_t packets = packets_of(h.message, q.mtu);
     if (duplicate && psn_diff(psn_add(h.psn, packets), q.expected) > 0) return;
-    if (q.message.open) return refuse(q, nak_code::invalid_request);
+    if (!duplicate && q.message.open) return refuse(q, nak_code::invalid_request);
     if (h.message != 0 && memory_.remote(q.domain, rkey{h.rkey}, h.remote_addr, h.message) == nullptr)
         return refuse(q, nak_code::remote_access);
     if (!q.add_job({opcode::read_response, {}, h.psn, packets, 0, h.message, h.rkey, h.remote_addr, 0})) return;

@@ -27,10 +27,10 @@ constexpr std::uint32_t record_bytes(std::uint32_t payload) noexcept {
 class ring_producer {
 public:
     ring_producer() = default;
-    ring_producer(std::byte* at, std::uint32_t capacity) noexcept
-        : control_(reinterpret_cast<ring_control*>(at)),
-          data_(at + ring_header),
-          capacity_(capacity),
+    ring_producer(const segment& s, std::uint32_t from, std::uint32_t to) noexcept
+        : control_(&s.ring(from, to)),
+          data_(s.base + s.ring_offset(from, to)),
+          capacity_(s.at.ring_bytes),
           tail_(control_->tail.load(std::memory_order_acquire) & ~std::uint64_t{ring_grain - 1}),
           head_seen_(control_->head.load(std::memory_order_acquire)) {}
 
@@ -79,10 +79,10 @@ private:
 class ring_consumer {
 public:
     ring_consumer() = default;
-    ring_consumer(std::byte* at, std::uint32_t capacity) noexcept
-        : control_(reinterpret_cast<ring_control*>(at)),
-          data_(at + ring_header),
-          capacity_(capacity),
+    ring_consumer(const segment& s, std::uint32_t from, std::uint32_t to) noexcept
+        : control_(&s.ring(from, to)),
+          data_(s.base + s.ring_offset(from, to)),
+          capacity_(s.at.ring_bytes),
           head_(control_->head.load(std::memory_order_acquire) & ~std::uint64_t{ring_grain - 1}) {}
 
     explicit operator bool() const noexcept { return control_ != nullptr; }

@@ -52,7 +52,7 @@ inline void engine::doorbell(queue_pair& q) noexcept {
         if (!q.queued && service(q) != turn::idle) enqueue(q);
         publish();
         lock_.unlock();
-        if (doorbells_.load(std::memory_order_seq_cst) == nullptr) return;
+        if (doorbells_.load(std::memory_order_seq_cst) == nullptr && !work_pending()) return;
     } else if (!q.rung.exchange(true, std::memory_order_seq_cst)) {
         q.next_rung = doorbells_.load(std::memory_order_relaxed);
         while (!doorbells_.compare_exchange_weak(q.next_rung, &q, std::memory_order_seq_cst, std::memory_order_relaxed)) {}
@@ -181,8 +181,8 @@ inline engine::turn engine::service(queue_pair& q) noexcept {
 }
 
 inline void engine::wake(queue_pair& q, std::int64_t at) noexcept {
-    if (q.wake_armed) return;
-    q.wake_armed = true;
+    if (q.wake_at != 0 && q.wake_at <= at) return;
+    q.wake_at = at;
     queue_.push({at, 0, nullptr, q.number, event_kind::wake});
 }
 
@@ -214,9 +214,9 @@ inline void engine::run_event(const timed_event& e) noexcept {
     queue_pair* q = find(e.which);
     if (q == nullptr) return;
     if (e.kind == event_kind::timer) {
-        on_timer(*q);
+        on_timer(*q, e.at);
     } else if (e.kind == event_kind::wake) {
-        q->wake_armed = false;
+        if (e.at == q->wake_at) q->wake_at = 0;
         enqueue(*q);
     } else {
         q->queued = false;

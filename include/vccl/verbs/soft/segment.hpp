@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// The layout of the memory that all processes of a fabric share: header, port control words, rails, process slots,
-/// the topology as bytes, then one packet ring for each ordered pair of slots. In one process it is anonymous memory.
+/// the topology as bytes, ring positions, then one packet ring for each ordered pair of slots. In one process it is anonymous memory.
 ///
 /// Every shared word is a lock-free atomic and no lock lives here: a process killed at any instruction blocks nobody.
 /// Contents are not trusted by readers: `soft/ring.hpp` checks every length it finds.
@@ -25,9 +25,9 @@ struct segment_header {
     std::uint64_t magic;
     std::uint32_t version;
     std::uint32_t bytes_of_header;  ///< sizeof(segment_header): a build with another layout is refused
-    std::uint64_t bytes;            ///< of the whole segment
-    std::uint64_t creator;          ///< process identity, see soft/process.hpp
-    std::uint32_t identity;         ///< in every GID, so that an address of another fabric is recognised
+    std::uint64_t bytes;  ///< of the whole segment
+    std::uint64_t creator;  ///< process identity, see soft/process.hpp
+    std::uint32_t identity;  ///< in every GID, so that an address of another fabric is recognised
     std::uint32_t ports, rails, slots;
     std::uint32_t ring_bytes;
     std::uint32_t topology_bytes;
@@ -47,13 +47,13 @@ enum fault_bits : std::uint32_t {
     fault_reorder = 4,
     fault_delay = 8,
     fault_rate = 16,
-    fault_hang = 32,          ///< the requester stands still: no CQE, no event
-    fault_drop_acks = 64,     ///< acknowledgements and responses that should arrive here are lost
-    fault_no_event = 128,     ///< port events are not reported
-    fault_flush = 256,        ///< loopback READs fail
-    fault_partial = 512,      ///< of each message only the first packets leave
+    fault_hang = 32,  ///< the requester stands still: no CQE, no event
+    fault_drop_acks = 64,  ///< acknowledgements and responses that should arrive here are lost
+    fault_no_event = 128,  ///< port events are not reported
+    fault_flush = 256,  ///< loopback READs fail
+    fault_partial = 512,  ///< of each message only the first packets leave
     fault_error_once = 1024,  ///< the next WR fails at this end only
-    fault_active_twice = 2048,///< PORT_ACTIVE is reported twice
+    fault_active_twice = 2048,  ///< PORT_ACTIVE is reported twice
 };
 /// With any of these the whole-message short cut is not taken.
 inline constexpr std::uint32_t faults_slow = fault_loss | fault_duplicate | fault_reorder | fault_delay | fault_rate |
@@ -65,13 +65,13 @@ struct alignas(64) port_control {
     std::atomic<std::uint32_t> link;
     std::atomic<std::uint32_t> faults;
     std::atomic<std::uint32_t> gid_generation;
-    std::atomic<std::uint32_t> downs;   ///< how often it ceased to be ACTIVE
-    std::atomic<std::uint32_t> on_down; ///< port_down_behaviour
+    std::atomic<std::uint32_t> downs;  ///< how often it ceased to be ACTIVE
+    std::atomic<std::uint32_t> on_down;  ///< port_down_behaviour
     std::atomic<std::uint32_t> loss, duplicate, reorder;  ///< parts per million
-    std::atomic<std::uint32_t> partial; ///< packets of each message that get through
-    std::atomic<std::int64_t> delay;    ///< extra, one way
-    std::atomic<std::uint64_t> rate;    ///< bytes per second; 0 unlimited
-    std::uint64_t base_rate;            ///< what `clear` restores
+    std::atomic<std::uint32_t> partial;  ///< packets of each message that get through
+    std::atomic<std::int64_t> delay;  ///< extra, one way
+    std::atomic<std::uint64_t> rate;  ///< bytes per second; 0 unlimited
+    std::uint64_t base_rate;  ///< what `clear` restores
     /// The last eight events in four bits each, newest lowest, below a 32-bit count: appended to by one CAS.
     std::atomic<std::uint64_t> events;
     alignas(64) std::atomic<std::int64_t> out_free;  ///< when the wire out of this port has sent all it was given
@@ -87,7 +87,7 @@ struct rail_control {
 
 struct alignas(64) slot_control {
     std::atomic<std::uint64_t> owner;  ///< process identity; 0 when free
-    std::atomic<std::uint32_t> uses;   ///< how often it was claimed
+    std::atomic<std::uint32_t> uses;  ///< how often it was claimed
     alignas(64) std::atomic<std::uint64_t> inbound;  ///< a bit for each slot whose ring to here may hold packets
 };
 
@@ -96,16 +96,14 @@ struct ring_control {
     alignas(64) std::atomic<std::uint64_t> tail;  ///< producer
     alignas(64) std::atomic<std::uint64_t> head;  ///< consumer
 };
-inline constexpr std::size_t ring_header = 128;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
-static_assert(sizeof(ring_control) == ring_header);
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) noexcept { return (n + to - 1) / to * to; }
 
 /// Where things are, computed from the counts alone.
 struct segment_layout {
-    std::size_t ports, rails, slots, topology, rings, ring_stride, bytes;
+    std::size_t ports, rails, slots, topology, ring_controls, rings, bytes;
     std::uint32_t port_count, rail_count, slot_count, topology_size, ring_bytes;
 
     static constexpr segment_layout of(std::uint32_t port_count, std::uint32_t rail_count, std::uint32_t slot_count,
@@ -120,9 +118,10 @@ struct segment_layout {
         l.rails = l.ports + port_count * sizeof(port_control);
         l.slots = round_up(l.rails + rail_count * sizeof(rail_control), 64);
         l.topology = l.slots + slot_count * sizeof(slot_control);
-        l.rings = round_up(l.topology + topology_bytes, page);
-        l.ring_stride = ring_bytes == 0 ? 0 : round_up(ring_header + ring_bytes, page);
-        l.bytes = l.rings + l.ring_stride * slot_count * slot_count;
+        const std::size_t ring_count = ring_bytes == 0 ? 0 : std::size_t{slot_count} * slot_count;
+        l.ring_controls = round_up(l.topology + topology_bytes, 64);
+        l.rings = round_up(l.ring_controls + ring_count * sizeof(ring_control), page);
+        l.bytes = l.rings + ring_count * ring_bytes;
         return l;
     }
 };
@@ -138,8 +137,12 @@ struct segment {
     rail_control& rail(std::uint32_t i) const noexcept { return reinterpret_cast<rail_control*>(base + at.rails)[i]; }
     slot_control& slot(std::uint32_t i) const noexcept { return reinterpret_cast<slot_control*>(base + at.slots)[i]; }
     std::byte* topology_bytes() const noexcept { return base + at.topology; }
+    ring_control& ring(std::uint32_t from, std::uint32_t to) const noexcept {
+        return reinterpret_cast<ring_control*>(base + at.ring_controls)[std::size_t{from} * at.slot_count + to];
+    }
+    /// Where the ring's bytes begin.
     std::size_t ring_offset(std::uint32_t from, std::uint32_t to) const noexcept {
-        return at.rings + at.ring_stride * (std::size_t{from} * at.slot_count + to);
+        return at.rings + std::size_t{at.ring_bytes} * (std::size_t{from} * at.slot_count + to);
     }
 };
 

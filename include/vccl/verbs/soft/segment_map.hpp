@@ -167,7 +167,7 @@ public:
     status reserve_ring(std::uint32_t from, std::uint32_t to) const noexcept {
         if (!file_) return {};
         const int e = ::posix_fallocate(file_.get(), static_cast<off_t>(view.ring_offset(from, to)),
-                                        static_cast<off_t>(view.at.ring_stride));
+                                        static_cast<off_t>(view.at.ring_bytes));
         return e == 0 ? status{} : system_error(e);
     }
 
@@ -225,6 +225,9 @@ private:
         }
         for (std::uint32_t i = 0; i < layout.rail_count; ++i) ::new (static_cast<void*>(&view.rail(i))) rail_control{1};
         for (std::uint32_t i = 0; i < layout.slot_count; ++i) ::new (static_cast<void*>(&view.slot(i))) slot_control{};
+        if (layout.ring_bytes != 0)
+            for (std::uint32_t i = 0; i < layout.slot_count * layout.slot_count; ++i)
+                ::new (static_cast<void*>(&view.ring(0, i))) ring_control{};
         std::memcpy(view.topology_bytes(), blob.data(), blob.size());
     }
 

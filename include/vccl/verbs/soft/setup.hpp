@@ -47,7 +47,7 @@ inline status engine::claim_slot() {
         random_.state = mix(control().head().seed + i);
         if (control().at.ring_bytes != 0)
             for (std::uint32_t from = 0; from < control().at.slot_count; ++from) {
-                ring_consumer old(control().base + control().ring_offset(from, i), control().at.ring_bytes);
+                ring_consumer old(control(), from, i);
                 old.drain();  // what was meant for the slot's last owner
             }
         inbound_.store(&s.inbound, std::memory_order_release);

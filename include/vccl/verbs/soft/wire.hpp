@@ -46,7 +46,7 @@ inline std::int64_t occupy(std::atomic<std::int64_t>& free, std::uint64_t rate, 
 inline bool engine::transmit(queue_pair& q, packet_header& h, const std::byte* payload, std::uint32_t index) noexcept {
     const std::uint32_t slot = slot_of(q.peer);
     if (slot != slot_ && slot < control().at.slot_count && control().at.ring_bytes != 0) {
-        if (!out_[slot]) out_[slot] = ring_producer(control().base + control().ring_offset(slot_, slot), control().at.ring_bytes);
+        if (!out_[slot]) out_[slot] = ring_producer(control(), slot_, slot);
         if (!out_[slot].room(h.length)) return false;
     }
     h.dest_qpn = q.peer;
@@ -143,7 +143,7 @@ inline bool engine::receive_rings() noexcept {
         if (from >= control().at.slot_count) continue;
         if (!in_[from]) {
             if (!map_.reserve_ring(from, slot_)) continue;
-            in_[from] = ring_consumer(control().base + control().ring_offset(from, slot_), control().at.ring_bytes);
+            in_[from] = ring_consumer(control(), from, slot_);
         }
         packet_header h;
         unsigned taken = 0;
