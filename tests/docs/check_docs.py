@@ -105,6 +105,10 @@ def words():
     mentions("docs/software-rnic.md", commands, "command")
     mentions("docs/performance.md", [made.parent.name for made in sorted(source.glob("bench/*/CMakeLists.txt"))], "bench")
     for page in pages:
+        for start, _, text in blocks(page, "mermaid"):
+            for number, line in enumerate(text.splitlines()[1:], start + 1):
+                if not re.fullmatch(r"    \S+ --> \w+(: [^:;]+)?", line):
+                    problems.append(f"{page.relative_to(source)}:{number}: not a transition that Mermaid draws: {line}")
         prose = re.sub(r"^```.*?^```", "", read(page), flags=re.M | re.S)
         for target, heading in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", prose):
             to = page.parent / target if target else page
