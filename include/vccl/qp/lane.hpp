@@ -51,7 +51,7 @@ public:
         shape_ = shape;
         random_ = seed * 0x9e3779b97f4a7c15u + id + 1;
         if (shape_.inline_bytes > port.inline_limit()) shape_.inline_bytes = port.inline_limit();
-        const std::uint32_t depth = shape.group * (shape.send_depth + shape.recv_depth) + control_receives + control_sends + 2 * shape.recv_depth + 16;
+        const std::uint32_t depth = shape.group * (shape.send_depth + shape.recv_depth) + control_receives + control_sends + 2 * shape.recv_depth + 16 + qp_slots;
         auto cq = port.create_cq(depth);
         if (!cq) return cq.error();
         cq_.emplace(std::move(*cq));
@@ -131,7 +131,10 @@ public:
         status worst{};
         for (unsigned i = 0; i < qp_slots; ++i) {
             if (!qps_[i]) continue;
-            if (qps_[i]->to_error()) continue;
+            if (qps_[i]->to_error()) {
+                mark_end(i);
+                continue;
+            }
             const status s = qps_[i]->destroy();
             if (s) { qps_[i].reset(); accounts_[i] = {}; }
             else worst = s;
@@ -207,7 +210,7 @@ public:
     /// Effects: `count` immediates have consumed as many receives of data QP `i`; once a batch is missing it gets them back.
     void arrived(unsigned i, unsigned count) noexcept {
         accounts_[i].receives -= count;
-        if (accounts_[i].receives + rearm_batch <= shape_.recv_depth) (void)post_arrivals(i);
+        if (accounts_[i].receives + rearm_batch <= shape_.recv_depth && connected_) (void)post_arrivals(i);
     }
 
     /// Effects: sends a control message on this lane. would_block if too many are unanswered by the NIC: it is repeated anyway.
@@ -250,6 +253,14 @@ private:
         return {};
     }
 
+    /// A WR behind all others of a QP in ERR: its flush error tells that everything before it is done, also unsignaled
+    /// WRs that had succeeded and make no completion of their own. make_qps keeps a place in the queue for it.
+    void mark_end(unsigned i) noexcept {
+        if (accounts_[i].in_queue() == 0) return;
+        work end{};
+        (void)post(i, wr_kind::grant, end, true);
+    }
+
     bool wanted(unsigned i) const noexcept { return i < shape_.group || i == control_index || (i == flush_index && shape_.flush); }
 
     status make_qps() noexcept {
@@ -257,7 +268,7 @@ private:
             if (!wanted(i)) continue;
             qp_limits l{};
             l.inline_bytes = shape_.inline_bytes;
-            l.send_depth = i == control_index ? control_sends : shape_.send_depth;
+            l.send_depth = (i == control_index ? control_sends : shape_.send_depth) + 1;
             l.recv_depth = i == control_index ? control_receives : i == flush_index ? 1 : shape_.recv_depth == 0 ? 1 : shape_.recv_depth;
             auto q = port_->create_qp(*cq_, l);
             if (!q) return q.error();
