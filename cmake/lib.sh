@@ -75,5 +75,5 @@ compile() {
 
 # has_target PRESET TARGET: whether a configured preset knows it.
 has_target() {
-    cmake --build "$build_root/$1" --target help | grep -qE "(^|[ /])$2(:|\$| )"
+    grep -qE "(^|[ /])$2(:|\$| )" <<<"$(cmake --build "$build_root/$1" --target help)"
 }
