@@ -7,7 +7,7 @@
 /// An executor offers:
 ///   void fence(unsigned lane)                             begin: QPs to ERR and drained, or destroyed; then core.fenced()
 ///   void tell(const control_message&)                     by every way but the lane that it speaks of
-///   void tell_on(std::uint16_t way, const control_message&)  by one lane, or lane_book::out_of_band_way
+///   bool tell_on(std::uint16_t way, const control_message&)  by one lane, or lane_book::out_of_band_way; false: withheld
 ///   void report(channel_event)                            tell the handler; the executor fills in `at`
 ///   void over()                                           the channel has failed or closed; end what is outstanding
 
@@ -146,6 +146,12 @@ protected:
         report(e);
     }
 
+    /// The peer gave up. That no lane was left is as true here as there; other reasons are the peer's own.
+    void peer_gave_up(const control_message& m) noexcept {
+        const auto cause = static_cast<errc>(m.cause);
+        fail(cause == errc::no_lane_left ? lane_status(cause) : status{errc::aborted, m.cause}, false);
+    }
+
     status lane_status(errc c) const noexcept {
         status s{c};
         s.lane = last_lane_;
@@ -162,13 +168,14 @@ protected:
         a.number = m.number;
         a.generation = m.generation;
         a.count = m.count;
-        io_.tell_on(m.count, a);
+        (void)io_.tell_on(m.count, a);
     }
     void send_probe(unsigned l, nanoseconds now) noexcept {
         control_message m = seal(book_.open_probe(l, now));
-        io_.tell_on(static_cast<std::uint16_t>(l), m);
+        // Withheld on the lane, the probe must not be answered elsewhere: that would look like a dead lane.
+        if (!io_.tell_on(static_cast<std::uint16_t>(l), m)) return;
         m.count = lane_book::out_of_band_way;
-        io_.tell_on(lane_book::out_of_band_way, m);
+        (void)io_.tell_on(lane_book::out_of_band_way, m);
     }
 
     /// This end itself stood still: its silence is no evidence against anybody.

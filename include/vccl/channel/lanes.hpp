@@ -139,6 +139,10 @@ public:
         random_ ^= random_ << 17;
         s.next_try = now + s.retry_after + s.retry_after * static_cast<std::int64_t>(random_ % 64) / 256;
     }
+    /// Effects: the next request about `l` waits for `first_retry` doubled `times`, or the longest.
+    void postpone(unsigned l, nanoseconds now, unsigned times) noexcept {
+        lanes_[l].next_try = now + (times < 8 ? first_retry * (std::int64_t{1} << times) : longest_restore_retry);
+    }
     void hurry(unsigned l, nanoseconds now) noexcept {
         lanes_[l].retry_after = {};
         lanes_[l].next_try = now;

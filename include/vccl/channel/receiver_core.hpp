@@ -184,10 +184,13 @@ public:
         if (this->state_ != channel_state::running && this->state_ != channel_state::fencing && this->state_ != channel_state::announcing) return;
         if (l != active_ && !outstanding_on(l)) return;
         if (cause == fault_cause::local_error && head_ == barren_head_) {
-            if (++barren_ > 4 + 2 * this->book_.count()) { this->fail(this->lane_status(errc::lane_failed)); return; }
+            // The same again and nothing received in between: slower each time, and not for ever.
+            if (now - barren_since_ >= this->options_.give_up_after) { this->fail(this->lane_status(errc::lane_failed)); return; }
+            this->book_.postpone(l, now, barren_++);
         } else {
             barren_ = 0;
             barren_head_ = head_;
+            barren_since_ = now;
         }
         turn(now);
     }
@@ -255,7 +258,7 @@ public:
                 this->io_.tell(this->message(control_kind::goodbye_ack, m.lane));
                 this->close(now);
                 break;
-            case control_kind::abort: this->fail(status{errc::aborted, m.cause}, false); break;
+            case control_kind::abort: this->peer_gave_up(m); break;
             default: break;
         }
     }
@@ -470,7 +473,7 @@ private:
     std::uint64_t head_{}, granted_{}, fresh_{}, tail_{}, seen_head_{}, barren_head_{~std::uint64_t{0}};
     unsigned barren_{};
     bool resuming_{};
-    nanoseconds next_sync_{}, sync_retry_{first_retry}, last_tick_{}, moved_at_{};
+    nanoseconds next_sync_{}, sync_retry_{first_retry}, last_tick_{}, moved_at_{}, barren_since_{};
     bool marking_[max_lanes]{};
     nanoseconds marked_at_[max_lanes]{};
     lane_end own_end_[max_lanes]{};

@@ -161,7 +161,7 @@ public:
                 this->close(now);
                 break;
             case control_kind::goodbye_ack: this->close(now); break;
-            case control_kind::abort: this->fail(status{errc::aborted, m.cause}, false); break;
+            case control_kind::abort: this->peer_gave_up(m); break;
             default: break;
         }
     }

@@ -151,11 +151,13 @@ protected:
         // While connecting, the peer's QPs may not be ready to receive yet.
         for (unsigned l = 0; l < count_ && self().core_state() != channel_state::connecting; ++l)
             if (self().usable(l)) (void)lanes_[l].send_control(m);
-        tell_on(lane_book::out_of_band_way, m);
+        (void)tell_on(lane_book::out_of_band_way, m);
     }
-    void tell_on(std::uint16_t way, const control_message& m) noexcept {
+    /// False: withheld, since the peer takes no messages at present.
+    bool tell_on(std::uint16_t way, const control_message& m) noexcept {
         if (way == lane_book::out_of_band_way) (void)oob_.send(std::as_bytes(std::span(&m, 1)).first(m.size()));
-        else if (way < count_) (void)lanes_[way].send_control(m);
+        else if (way < count_) return lanes_[way].send_control(m).code != errc::busy;
+        return true;
     }
     void report(channel_event e) noexcept {
         e.at = now_;
@@ -367,6 +369,7 @@ private:
         if (bytes < offsetof(control_message, end) || m.magic != control_message::magic_value || m.version != wire_version || m.connection != self().connection()) return;
         if (m.count > max_window && m.kind == control_kind::sync) return;
         if (bytes < m.size()) return;
+        for (unsigned l = 0; l < count_; ++l) lanes_[l].peer_heard();
         self().core_message(m);
     }
 

@@ -150,6 +150,7 @@ public:
     /// fresh PSNs. Completions of the old generation are told by their wr_id.
     status renew(std::uint32_t generation) noexcept {
         generation_ = generation;
+        unheard_ = 0;
         bool reset = true;
         for (auto& q : qps_) if (q && !q->to_reset()) reset = false;
         for (unsigned i = 0; i < qp_slots; ++i) {
@@ -213,10 +214,14 @@ public:
         if (accounts_[i].receives + rearm_batch <= shape_.recv_depth && connected_) (void)post_arrivals(i);
     }
 
-    /// Effects: sends a control message on this lane. would_block if too many are unanswered by the NIC: it is repeated anyway.
+    /// Effects: sends a control message on this lane. would_block: the NIC has not completed the earlier ones. busy: the
+    /// peer has shown no life since so many of them that its receives may be used up (a stopped process; more would end
+    /// in RNR_RETRY_EXC on a healthy lane). Either way the message is repeated by whoever needs the answer.
     status send_control(const control_message& m) noexcept {
         wr_account& a = accounts_[control_index];
         if (!connected_ || a.in_queue() >= control_sends) return errc::would_block;
+        if (unheard_ >= control_receives / 2) return errc::busy;
+        ++unheard_;
         control_message& slot = buffers_[control_receives + a.posted % control_sends];
         std::memcpy(static_cast<void*>(&slot), &m, m.size());
         work w{};
@@ -226,6 +231,8 @@ public:
         w.lkey = buffers_mr_->local_key();
         return post(control_index, wr_kind::control, w, true);
     }
+    /// The peer has shown life, by whatever way: it takes its messages.
+    void peer_heard() noexcept { unheard_ = 0; }
     /// A control message that came in: its buffer goes back with `repost_control`.
     const control_message& control_buffer(std::uint64_t slot) const noexcept { return buffers_[slot]; }
     status repost_control(std::uint64_t slot) noexcept {
@@ -306,6 +313,7 @@ private:
     lane_shape shape_{};
     std::uint64_t random_{1};
     std::uint32_t generation_{1};
+    unsigned unheard_{};
     std::uint32_t signal_every_{32};
     unsigned id_{};
     bool connected_{};
