@@ -26,6 +26,8 @@ need() {
 
 # fetch PACKAGE: download a Debian package into the working directory, without installing it.
 fetch() {
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+        die "Debian's kernels are fetched with apt-get and dpkg-deb, which are not here; copy a filled $cache to this machine"
     apt-get -q download -o APT::Sandbox::User=root "$1" >&2 ||
         die "cannot download the Debian package '$1' (is there a network? are the lists fresh: apt-get update?)"
 }

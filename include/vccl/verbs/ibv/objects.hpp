@@ -39,23 +39,30 @@ public:
 
     /// Effects: takes up to `room` completions. Returns: how many; `cq_overrun` once entries were lost.
     result<unsigned> poll(completion* out, unsigned room) noexcept {
-        ibv_wc batch[16];
-        constexpr unsigned most = sizeof batch / sizeof *batch;
+        ibv_wc batch[batch_size];
         unsigned taken = 0;
-        while (taken < room) {
-            const unsigned want = room - taken < most ? room - taken : most;
+        for (;;) {
+            const unsigned left = room - taken;
+            const unsigned want = left < batch_size ? left : batch_size;
             const int got = ibv_poll_cq(cq_.get(), static_cast<int>(want), batch);
-            if (got < 0) return taken != 0 ? result<unsigned>{taken} : result<unsigned>{errc::cq_overrun};
+            if (got <= 0) return taken != 0 ? result<unsigned>{taken} : nothing(got);
             for (int i = 0; i < got; ++i) ibv_detail::fill(out[taken++], batch[i]);
-            if (static_cast<unsigned>(got) < want) break;
+            if (static_cast<unsigned>(got) < want || taken == room) [[likely]]
+                return taken;
         }
-        if (taken == 0 && __atomic_load_n(&overrun_->set, __ATOMIC_RELAXED)) return errc::cq_overrun;
-        return taken;
     }
 
     ibv_cq* native() const noexcept { return cq_.get(); }
 
 private:
+    static constexpr unsigned batch_size = 16;
+
+    result<unsigned> nothing(int got) const noexcept {
+        if (got == 0 && !__atomic_load_n(&overrun_->set, __ATOMIC_RELAXED)) [[likely]]
+            return 0U;
+        return errc::cq_overrun;
+    }
+
     struct release {
         void operator()(ibv_cq* cq) const noexcept { ibv_destroy_cq(cq); }
     };

@@ -55,33 +55,32 @@ VCCL_ALWAYS_INLINE void fill(ibv_recv_wr& wr, ibv_sge& sge, const recv_work& w) 
     wr.num_sge = w.length != 0 ? 1 : 0;
 }
 
-inline constexpr completion_op sent_op[] = {completion_op::send, completion_op::write, completion_op::read,
-                                            completion_op::cmp_swap, completion_op::fetch_add};
+/// By the low bits of a send queue's opcode; the entries of operations that we never post are not used.
+inline constexpr completion_op sent_op[8] = {completion_op::send, completion_op::write, completion_op::read,
+                                             completion_op::cmp_swap, completion_op::fetch_add};
 static_assert(IBV_WC_SEND == 0 && IBV_WC_RDMA_WRITE == 1 && IBV_WC_RDMA_READ == 2 && IBV_WC_COMP_SWAP == 3 &&
               IBV_WC_FETCH_ADD == 4);
-
-inline completion_op op_of(ibv_wc_opcode opcode) noexcept {
-    if (opcode == IBV_WC_RECV) return completion_op::recv;
-    if (opcode == IBV_WC_RECV_RDMA_WITH_IMM) return completion_op::recv_write_imm;
-    const auto index = static_cast<unsigned>(opcode);
-    return index < sizeof sent_op / sizeof *sent_op ? sent_op[index] : completion_op::send;
-}
+static_assert(IBV_WC_RECV_RDMA_WITH_IMM == IBV_WC_RECV + 1);
 
 /// With an error status libibverbs leaves all but four fields undefined; they are not read then.
 VCCL_ALWAYS_INLINE void fill(completion& c, const ibv_wc& wc) noexcept {
     c.wr_id = wc.wr_id;
     c.qp = qpn{wc.qp_num};
     c.status = static_cast<wc_status>(wc.status);
-    if (wc.status == IBV_WC_SUCCESS) [[likely]] {
-        c.byte_len = wc.byte_len;
-        c.immediate = (wc.wc_flags & IBV_WC_WITH_IMM) != 0 ? be32toh(wc.imm_data) : 0;
-        c.vendor = 0;
-        c.op = op_of(wc.opcode);
-    } else {
+    c.immediate = 0;
+    if (wc.status != IBV_WC_SUCCESS) [[unlikely]] {
         c.byte_len = 0;
-        c.immediate = 0;
         c.vendor = wc.vendor_err;
         c.op = completion_op::write;
+        return;
+    }
+    c.byte_len = wc.byte_len;
+    c.vendor = 0;
+    if ((wc.opcode & IBV_WC_RECV) == 0) {
+        c.op = sent_op[wc.opcode & 7];
+    } else {
+        c.op = wc.opcode == IBV_WC_RECV ? completion_op::recv : completion_op::recv_write_imm;
+        if ((wc.wc_flags & IBV_WC_WITH_IMM) != 0) c.immediate = be32toh(wc.imm_data);
     }
 }
 
