@@ -22,6 +22,8 @@ using backend = vccl::testing::loopback<false>;
 inline constexpr std::uint32_t chunk_bytes = 64 * 1024;
 /// Receives posted and not ended, and how many are posted a step: while one batch is under way the next is granted.
 inline constexpr unsigned outstanding = 16, step = 8;
+/// Buffers of a chunk each, at both ends, used in turn: none is used again before its chunk has ended.
+inline constexpr unsigned pieces = 2 * outstanding;
 
 template <unsigned Qps>
 class by_hand {
@@ -47,8 +49,8 @@ class by_hand {
     backend::cq tx_cq_{*port_.create_cq(1024)}, rx_cq_{*port_.create_cq(1024)};
     std::vector<backend::qp> tx_qp_, rx_qp_;
     std::vector<slot> ring_ = std::vector<slot>(ring_mask + 1), staged_ = std::vector<slot>(ring_mask + 1);
-    std::vector<std::byte> bytes_ = std::vector<std::byte>(chunk_bytes);
-    buffer from_{reinterpret_cast<std::uint64_t>(bytes_.data()), chunk_bytes, 1}, to_{from_.addr, chunk_bytes, 2};
+    std::vector<std::byte> bytes_ = std::vector<std::byte>(pieces * chunk_bytes);
+    buffer from_[pieces], to_[pieces];
 
     std::uint64_t sent_ = 0, posted_ = 0, acked_ = 0, tx_marks_[Qps]{}, tx_limit_[Qps];
     buffer fifo_[fifo_mask + 1]{};
@@ -83,6 +85,10 @@ public:
             for (unsigned n = 0; n < 96 / rearm_batch; ++n)
                 if (!rx_qp_[i].post_recv(rearm_[i])) return false;
         }
+        for (unsigned i = 0; i < pieces; ++i) {
+            from_[i] = {reinterpret_cast<std::uint64_t>(&bytes_[i * chunk_bytes]), chunk_bytes, 1};
+            to_[i] = {from_[i].addr, chunk_bytes, 2};
+        }
         for (slot& s : ring_) s.sequence = ~std::uint64_t{0};
         write_.op = vccl::work_op::write_imm;
         grant_.op = vccl::work_op::write;
@@ -103,9 +109,10 @@ private:
     __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
         for (const std::uint64_t end = std::min({goal, received_ + outstanding, recv_posted_ + step}); recv_posted_ < end; ++recv_posted_) {
             slot& s = staged_[recv_posted_ & ring_mask];
-            s.addr = to_.addr;
-            s.length = to_.length;
-            s.key = to_.key;
+            const buffer& to = to_[recv_posted_ % pieces];
+            s.addr = to.addr;
+            s.length = to.length;
+            s.key = to.key;
             s.sequence = recv_posted_;
             ledger_[recv_posted_ & ring_mask] = {0, Qps};
         }
@@ -150,7 +157,7 @@ private:
     }
 
     __attribute__((noinline)) void sender_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min(goal, acked_ + 2 * outstanding); sent_ < end; ++sent_) fifo_[sent_ & fifo_mask] = from_;
+        for (const std::uint64_t end = std::min(goal, acked_ + 2 * outstanding); sent_ < end; ++sent_) fifo_[sent_ & fifo_mask] = from_[sent_ % pieces];
         const auto n = tx_cq_.poll(tx_polled_, poll_batch);
         if (!n) std::abort();
         for (unsigned i = 0; i < *n; ++i) {

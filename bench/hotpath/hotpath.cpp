@@ -40,8 +40,9 @@ class pair {
     host_context<backend> a_{wire_, shape_}, b_{wire_, shape_};
     sender tx_{a_, gpu_id{0}, channel_id{0}};
     receiver rx_{b_, gpu_id{1}, channel_id{0}};
-    std::vector<std::byte> bytes_ = std::vector<std::byte>(chunk_bytes);
-    memory from_, to_;
+    std::vector<std::byte> bytes_ = std::vector<std::byte>(pieces * chunk_bytes);
+    memory memory_a_, memory_b_;
+    memory_view from_[pieces], to_[pieces];
 
 public:
     bool connect() {
@@ -53,8 +54,12 @@ public:
         }
         auto m = a_.register_memory(bytes_.data(), bytes_.size()), n = b_.register_memory(bytes_.data(), bytes_.size());
         if (!m || !n) return false;
-        from_ = std::move(*m);
-        to_ = std::move(*n);
+        memory_a_ = std::move(*m);
+        memory_b_ = std::move(*n);
+        for (unsigned i = 0; i < pieces; ++i) {
+            from_[i] = memory_a_.view(i * chunk_bytes, chunk_bytes);
+            to_[i] = memory_b_.view(i * chunk_bytes, chunk_bytes);
+        }
         return tx_.connected() && rx_.connected();
     }
     void run(std::uint64_t chunks) {
@@ -69,13 +74,13 @@ private:
     __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
         std::uint64_t s = rx_.next().value;
         for (const std::uint64_t end = std::min({goal, rx_.received().value + outstanding, s + step}); s < end; ++s)
-            if (!rx_.recv(to_.view())) std::abort();
+            if (!rx_.recv(to_[s % pieces])) std::abort();
         rx_.progress();
     }
     __attribute__((noinline)) void sender_step(std::uint64_t goal) {
         std::uint64_t s = tx_.next().value;
         for (const std::uint64_t end = std::min(goal, tx_.acknowledged().value + 2 * outstanding); s < end; ++s)
-            if (!tx_.send(from_.view())) std::abort();
+            if (!tx_.send(from_[s % pieces])) std::abort();
         tx_.progress();
     }
 };

@@ -27,24 +27,27 @@ struct whole_arrival {
     std::uint32_t immediate{};  ///< epoch, sequence, part 0 of 1
 };
 
-/// How a chunk was granted.
+/// How a chunk was granted, and what has arrived of it: two words, so that a run of chunks is marked with a store each.
 struct granting {
     std::uint32_t generation{};  ///< of `lane`, when it was granted
     std::uint32_t epoch{};
+};
+struct arriving {
     std::uint8_t lane{};
     chunk_phase phase{chunk_phase::waiting};
+    std::uint8_t parts : 7 {};     ///< 0: not known yet
+    std::uint8_t too_long : 1 {};
+    std::uint8_t arrived{};        ///< a bit a part: this is what keeps a replay from counting twice (G1)
+    std::uint32_t bytes{};
 };
+static_assert(sizeof(granting) == 8 && sizeof(arriving) == 8);
 
 /// One posted receive as the ledger remembers it. A line of memory each.
-struct alignas(64) incoming : granting {
+struct alignas(64) incoming : granting, arriving {
     whole_arrival expected{};
     std::uint64_t addr{};
     memory_region* region{};
     std::uint32_t length{};
-    std::uint32_t bytes{};
-    std::uint8_t parts{};        ///< 0: not known yet
-    std::uint8_t arrived{};      ///< a bit a part: this is what keeps a replay from counting twice (G1)
-    bool too_long{};
 };
 
 template <class Io, failback_policy Failback>
@@ -59,21 +62,23 @@ public:
     };
 
     receiver_core(Io& io, const options& o, Failback failback) noexcept
-        : base(io, o), failback_(failback), mask_(o.window - 1), first_lane_(o.first_lane), active_(o.first_lane), ring_(new incoming[o.window]), end_(o.window) {}
+        : base(io, o), failback_(failback), mask_(o.window - 1), first_lane_(o.first_lane), active_(o.first_lane), ring_(new incoming[o.window]) {}
 
     // --- the hot path -------------------------------------------------------------------------------------------
 
     std::uint64_t head() const noexcept { return head_; }   ///< everything below has been received
     std::uint64_t tail() const noexcept { return tail_; }   ///< next sequence to be posted
-    bool full() const noexcept { return tail_ >= end_; }    ///< or the channel is over
+    std::uint64_t room() const noexcept { return this->over() ? 0 : head_ + mask_ + 1 - tail_; }  ///< receives that it still takes
+    bool deliverable() noexcept { return head_ != tail_ && at(head_).phase == chunk_phase::received; }
+    bool wants_grant(std::uint64_t limit) const noexcept { return granted_ != tail_ && granted_ - head_ < limit; }
     bool resuming() const noexcept { return resuming_; }    ///< the next arrival is the first after a failover
     incoming& at(std::uint64_t s) noexcept { return ring_[s & mask_]; }
-    std::uint64_t mask() const noexcept { return mask_; }
+    std::uint64_t contiguous(std::uint64_t s) const noexcept { return mask_ + 1 - (s & mask_); }  ///< chunks from `s` on in one array
     unsigned active() const noexcept { return active_; }
 
     sequence post(std::uint64_t addr, std::uint32_t length, memory_region* region) noexcept {
         incoming& c = at(tail_);
-        c = incoming{};
+        static_cast<arriving&>(c) = arriving{};
         c.addr = addr;
         c.length = length;
         c.region = region;
@@ -82,7 +87,7 @@ public:
 
     /// The next chunk to grant, if there is one within `limit` of the head; then call `granted`.
     bool next_grant(std::uint64_t limit, std::uint64_t& s) noexcept {
-        while (granted_ != tail_ && granted_ - head_ < limit) {
+        while (wants_grant(limit)) {
             if (at(granted_).phase == chunk_phase::waiting) { s = granted_; return true; }
             ++granted_;
         }
@@ -91,17 +96,19 @@ public:
     bool may_grant() const noexcept { return this->state_ == channel_state::running && this->book_.usable(active_); }
     /// Effects: binds the chunk to the active lane.
     void granted(std::uint64_t s) noexcept {
-        static_cast<granting&>(at(s)) = mark();
+        incoming& c = at(s);
+        static_cast<granting&>(c) = grant_mark();
+        c.lane = static_cast<std::uint8_t>(active_);
+        c.phase = chunk_phase::granted;
         granted_ = s + 1;
         if (fresh_ < granted_) fresh_ = granted_;
     }
-    granting mark() const noexcept {
-        granting g{};
-        g.generation = this->book_[active_].generation;
-        g.epoch = this->epoch_;
-        g.lane = static_cast<std::uint8_t>(active_);
-        g.phase = chunk_phase::granted;
-        return g;
+    granting grant_mark() const noexcept { return {this->book_[active_].generation, this->epoch_}; }
+    arriving fresh_mark() const noexcept {
+        arriving a{};
+        a.lane = static_cast<std::uint8_t>(active_);
+        a.phase = chunk_phase::granted;
+        return a;
     }
 
     /// The chunks [granted, fresh_end) were never granted; none if others come first.
@@ -112,15 +119,7 @@ public:
     /// Every fresh chunk below `upto` has been granted and marked.
     void granted_run(std::uint64_t upto) noexcept { granted_ = fresh_ = upto; }
     /// Every chunk below `upto` has ended, each by its whole arrival.
-    void delivered_run(std::uint64_t upto) noexcept {
-        head_ = upto;
-        end_ = upto + mask_ + 1;
-    }
-    /// Effects: nothing more is taken, granted or delivered.
-    void shut() noexcept {
-        end_ = 0;
-        for (std::uint64_t s = head_; s != tail_; ++s) at(s).expected = {};
-    }
+    void delivered_run(std::uint64_t upto) noexcept { head_ = upto; }
 
     enum class arrival : std::uint8_t { part, complete, stale, violation };
 
@@ -140,7 +139,7 @@ public:
         if (c.arrived & bit) return arrival::violation;
         c.expected = {};
         c.arrived |= bit;
-        c.parts = static_cast<std::uint8_t>(imm.parts());
+        c.parts = imm.parts() & 15;
         c.bytes += bytes;
         c.too_long = imm.too_long();
         if (resuming_) resumed(now);
@@ -150,12 +149,11 @@ public:
     /// Effects: every chunk at the head that is received leaves; `each(sequence, incoming&)` for each, in order.
     template <class Each>
     void deliver(Each&& each) noexcept {
-        while (head_ != tail_ && at(head_).phase == chunk_phase::received) {
+        while (deliverable()) {
             const std::uint64_t s = head_++;
             if (granted_ < head_) granted_ = head_;
             each(sequence{s}, at(s));
         }
-        end_ = head_ + mask_ + 1;
     }
 
     /// A flush ended. Failed: the chunk counts as not received (G9); its lane's fault sends it round again.
@@ -469,7 +467,6 @@ private:
     std::uint64_t mask_;
     unsigned first_lane_, active_;
     std::unique_ptr<incoming[]> ring_;
-    std::uint64_t end_;  ///< of the window; 0 once the channel is over
     std::uint64_t head_{}, granted_{}, fresh_{}, tail_{}, seen_head_{}, barren_head_{~std::uint64_t{0}};
     unsigned barren_{};
     bool resuming_{};

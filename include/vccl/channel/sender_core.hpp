@@ -23,8 +23,13 @@ public:
 
     std::uint64_t acked() const noexcept { return acked_; }  ///< everything below has been received by the peer
     std::uint64_t tail() const noexcept { return tail_; }    ///< next sequence to be sent
-    bool full() const noexcept { return tail_ >= limit_; }   ///< or the channel is over
-    void shut() noexcept { limit_ = 0; }
+    std::uint64_t room() const noexcept { return this->over() ? 0 : acked_ + Log::capacity - tail_; }  ///< chunks that it still takes
+    /// How many chunks from `s` on lie behind each other in the log's memory.
+    static constexpr std::uint64_t contiguous(std::uint64_t s) noexcept {
+        if constexpr (requires { Log::contiguous(s); }) return Log::contiguous(s);
+        else return 1;
+    }
+    bool all_posted() const noexcept { return cursor_ == tail_; }
     bool outstanding() const noexcept { return acked_ != tail_; }
     outgoing& at(std::uint64_t s) noexcept { return log_.at(sequence{s}); }
 
@@ -49,12 +54,15 @@ public:
     grant judge(const cts_words& c, std::uint64_t s) const noexcept {
         if (c.sequence != s || c.check != check_of(c)) return grant::absent;
         if (c.lane() >= this->book_.count()) return grant::violation;
-        return alive(c) ? grant::ready : grant::absent;
+        return alive(c.binding) ? grant::ready : grant::absent;
     }
-    bool alive(const cts_words& c) const noexcept {
-        if (c.lane() >= this->book_.count()) return false;
-        const lane_state& l = this->book_[c.lane()];
-        return l.health == lane_health::up && static_cast<std::uint16_t>(l.generation) == c.generation() && c.epoch() <= this->epoch_;
+    /// Does it name a lane that may be written on, in its present generation, and an epoch that has begun here?
+    bool alive(std::uint64_t binding) const noexcept {
+        const unsigned lane = cts_words::lane_of(binding);
+        if (lane >= this->book_.count()) return false;
+        const lane_state& l = this->book_[lane];
+        return l.health == lane_health::up && static_cast<std::uint16_t>(l.generation) == cts_words::generation_of(binding) &&
+            cts_words::epoch_of(binding) <= this->epoch_;
     }
 
     /// The chunks [fresh, tail) were never posted, so nothing of them has arrived; no fresh one if others come first.
@@ -83,12 +91,14 @@ public:
     void acknowledge(std::uint64_t upto, Each&& each) noexcept {
         if (upto <= acked_) return;
         if (upto > posted_) { this->fail(status{errc::protocol_violation}); return; }
-        while (acked_ != upto) {
-            const sequence s{acked_++};
-            each(s, log_.at(s));
-            log_.retire(s);
+        for (sequence s{acked_}; s.value != upto;) {
+            const std::uint64_t run = contiguous(s.value), end = upto - s.value < run ? upto : s.value + run;
+            for (outgoing* o = &log_.at(s); s.value != end; ++o, ++s.value) {
+                each(s, *o);
+                log_.retire(s);
+            }
         }
-        limit_ = acked_ + Log::capacity;
+        acked_ = upto;
         if (cursor_ < acked_) cursor_ = acked_;
     }
 
@@ -358,7 +368,7 @@ private:
 
     Log log_;
     unsigned group_;
-    std::uint64_t acked_{}, cursor_{}, posted_{}, tail_{}, limit_{Log::capacity}, seen_acked_{};
+    std::uint64_t acked_{}, cursor_{}, posted_{}, tail_{}, seen_acked_{};
     std::uint64_t delivered_unknown_{};
     unsigned last_lane_used_{};
     std::uint32_t noticing_{};     ///< lanes whose death the receiver has not acknowledged, a bit each

@@ -57,7 +57,7 @@ public:
         ports_[slot] = std::make_unique<open_port<B>>(id, shape_.ports[id.value].name, std::move(*p));
         refresh(*ports_[slot]);
         for (auto& r : regions_)
-            if (status s = register_on(*r, slot); !s) { ports_[slot].reset(); return s; }
+            if (status s = r->vacant ? status{} : register_on(*r, slot); !s) { ports_[slot].reset(); return s; }
         count_.store(slot + 1, std::memory_order_release);
         return slot;
     }
@@ -116,23 +116,40 @@ private:
         std::uint64_t offset{};
         std::optional<typename B::port::mr> keys[max_open_ports];
 
+        bool vacant{true};
+
         registered() = default;
         registered(const registered&) = delete;
+        void deregister() noexcept {
+            for (auto& k : keys) k.reset();
+            vacant = true;
+        }
     };
 
     result<memory> add(registered& fresh) {
         std::lock_guard lock(mutex_);
         sweep();
-        auto r = std::make_unique<registered>();
-        r->region.addr = fresh.region.addr;
-        r->region.bytes = fresh.region.bytes;
-        r->region.device = fresh.region.device;
-        r->dmabuf = fresh.dmabuf;
-        r->offset = fresh.offset;
+        registered& r = vacancy();
+        r.region.addr = fresh.region.addr;
+        r.region.bytes = fresh.region.bytes;
+        r.region.device = fresh.region.device;
+        r.dmabuf = fresh.dmabuf;
+        r.offset = fresh.offset;
         for (unsigned i = 0; i < count_.load(std::memory_order_relaxed); ++i)
-            if (status s = register_on(*r, i); !s) return s;
-        regions_.push_back(std::move(r));
-        return memory{&regions_.back()->region, this, &host_context::release};
+            if (status s = register_on(r, i); !s) {
+                r.deregister();
+                return s;
+            }
+        r.vacant = false;
+        r.region.stamp.store(++stamps_, std::memory_order_relaxed);
+        return memory{&r.region, this, &host_context::release};
+    }
+
+    /// Regions are never freed before the context is: views may point to them for as long.
+    registered& vacancy() {
+        for (auto& r : regions_)
+            if (r->vacant) return *r;
+        return *regions_.emplace_back(std::make_unique<registered>());
     }
 
     status register_on(registered& r, unsigned slot) {
@@ -150,7 +167,8 @@ private:
 
     /// Deregisters what was let go of and is no longer in flight.
     void sweep() noexcept {
-        std::erase_if(regions_, [](const auto& r) { return !r->region.live.load() && r->region.in_flight.load(std::memory_order_acquire) == 0; });
+        for (auto& r : regions_)
+            if (!r->vacant && r->region.stamp.load() == 0 && r->region.in_flight.load(std::memory_order_acquire) == 0) r->deregister();
     }
 
     static status release(void* self, memory_region* region, bool force) noexcept {
@@ -158,7 +176,7 @@ private:
         std::lock_guard lock(c.mutex_);
         const std::uint32_t flying = region->in_flight.load(std::memory_order_acquire);
         if (flying != 0 && !force) return {errc::busy, flying};
-        region->live.store(false);
+        region->stamp.store(0);
         c.sweep();
         return {};
     }
@@ -176,6 +194,7 @@ private:
     std::atomic<unsigned> count_{};
     std::unique_ptr<open_port<B>> ports_[max_open_ports];
     std::vector<std::unique_ptr<registered>> regions_;
+    std::uint32_t stamps_{};
 };
 
 }  // namespace vccl::inline v0

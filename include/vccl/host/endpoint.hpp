@@ -202,7 +202,8 @@ protected:
     }
 
     /// Effects: polls one lane's CQ. Returns true if it yielded anything.
-    bool poll_lane(unsigned l) noexcept {
+    VCCL_NOINLINE bool poll_lane(unsigned l) noexcept { return poll_hot(l); }
+    VCCL_ALWAYS_INLINE bool poll_hot(unsigned l) noexcept {
         const auto n = lanes_[l].poll(polled_, poll_batch);
         if (!n) {
             self().core_fault(l, fault_cause::qp_fatal, wc_status::success);

@@ -14,14 +14,15 @@ namespace vccl::inline v0 {
 
 inline constexpr unsigned max_open_ports = 16;  ///< ports that one host_context may have open
 
-/// What endpoints know of a registration. Owned by the context; `in_flight` is written by the endpoints' owner threads.
+/// What endpoints know of a registration. Owned by the context, which keeps and reuses it: a view that has outlived its
+/// registration still points to one of these, and its stamp tells. `in_flight` is written by the endpoints' owner threads.
 struct memory_region {
     std::uint64_t addr{};
     std::uint64_t bytes{};
     lkey local[max_open_ports]{};
     rkey remote[max_open_ports]{};
+    std::atomic<std::uint32_t> stamp{};      ///< which registration this is; 0 once its owner let go of it
     std::atomic<std::uint32_t> in_flight{};  ///< chunks posted and not ended
-    std::atomic<bool> live{true};            ///< false once its owner let go of it
     bool device{};                           ///< GPU memory: never inlined by the CPU, flushed before a chunk counts
 
     /// Owner threads of different endpoints may share a region, so the count is atomic; it orders nothing.
@@ -29,21 +30,38 @@ struct memory_region {
     void drop() noexcept { in_flight.fetch_sub(1, std::memory_order_relaxed); }
 };
 
-/// A piece of registered memory.
-struct memory_view {
-    memory_region* region{};
-    std::uint64_t addr{};
-    std::uint64_t bytes{};
+namespace detail {
+/// What views point to that are of no registration, or reach outside theirs.
+inline constinit memory_region not_memory{}, outside_memory{};
+}  // namespace detail
 
-    /// Effects: ok if the piece lies inside memory that is registered now.
-    status check() const noexcept {
-        if (!region || !region->live.load(std::memory_order_relaxed)) return errc::not_registered;
+/// A piece of registered memory; `memory::view` makes it. It lies inside, or `check()` says what is wrong with it.
+class memory_view {
+public:
+    memory_view() = default;
+    memory_view(memory_region* region, std::uint32_t stamp, std::uint64_t addr, std::uint64_t bytes) noexcept
+        : region_(region), addr_(addr), bytes_(bytes), stamp_(stamp) {
         // An address below the region's wraps round and is beyond its end.
         const std::uint64_t offset = addr - region->addr;
-        if (offset > region->bytes || bytes > region->bytes - offset) return errc::out_of_range;
-        return {};
+        if (offset > region->bytes || bytes > region->bytes - offset) region_ = &detail::outside_memory;
     }
-    void* data() const noexcept { return reinterpret_cast<void*>(addr); }
+
+    memory_region* region() const noexcept { return region_; }
+    std::uint64_t addr() const noexcept { return addr_; }
+    std::uint64_t bytes() const noexcept { return bytes_; }
+    void* data() const noexcept { return reinterpret_cast<void*>(addr_); }
+
+    /// Is it of memory that is registered now?
+    bool good() const noexcept { return region_->stamp.load(std::memory_order_relaxed) == stamp_; }
+    /// Returns: ok if it is; not_registered, out_of_range.
+    status check() const noexcept { return good() ? errc::ok : region_ == &detail::outside_memory ? errc::out_of_range : errc::not_registered; }
+    /// No piece of anything, and no bytes: what a send without bytes may name.
+    bool nothing() const noexcept { return bytes_ == 0 && region_ == &detail::not_memory; }
+
+private:
+    memory_region* region_{&detail::not_memory};
+    std::uint64_t addr_{}, bytes_{};
+    std::uint32_t stamp_{~0u};
 };
 
 /// Owns a registration. Destroying it while chunks are in flight is safe: the keys stay valid until they have ended
@@ -53,14 +71,16 @@ public:
     using releaser = status (*)(void* context, memory_region*, bool force) noexcept;
 
     memory() = default;
-    memory(memory_region* r, void* context, releaser f) noexcept : region_(r), context_(context), release_(f) {}
-    memory(memory&& o) noexcept : region_(std::exchange(o.region_, nullptr)), context_(o.context_), release_(o.release_) {}
+    memory(memory_region* r, void* context, releaser f) noexcept
+        : region_(r), context_(context), release_(f), stamp_(r->stamp.load(std::memory_order_relaxed)) {}
+    memory(memory&& o) noexcept : region_(std::exchange(o.region_, nullptr)), context_(o.context_), release_(o.release_), stamp_(o.stamp_) {}
     memory& operator=(memory&& o) noexcept {
         if (this != &o) {
             drop();
             region_ = std::exchange(o.region_, nullptr);
             context_ = o.context_;
             release_ = o.release_;
+            stamp_ = o.stamp_;
         }
         return *this;
     }
@@ -70,9 +90,9 @@ public:
     std::uint64_t size() const noexcept { return region_ ? region_->bytes : 0; }
     memory_region* region() const noexcept { return region_; }
 
-    /// A piece of it; `check()` or the endpoint finds out if it reaches outside.
+    /// A piece of it. If it reaches outside, `check()` says so, and the endpoint that is to use it.
     memory_view view(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-        return region_ ? memory_view{region_, region_->addr + offset, bytes} : memory_view{};
+        return region_ ? memory_view{region_, stamp_, region_->addr + offset, bytes} : memory_view{};
     }
     memory_view view() const noexcept { return view(0, size()); }
 
@@ -93,6 +113,7 @@ private:
     memory_region* region_{};
     void* context_{};
     releaser release_{};
+    std::uint32_t stamp_{};
 };
 
 }  // namespace vccl::inline v0

@@ -36,11 +36,8 @@ public:
     /// Effects: posts a receive; never blocks; the grant goes out in progress(). Errors: not_connected, would_block (the
     /// window is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> recv(const memory_view& room) noexcept {
-        if (!core_ || core_->full()) [[unlikely]] return refusal();
-        if (room.bytes > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
-        if (status s = room.check(); !s) return s;
-        room.region->hold();
-        return core_->post(room.addr, static_cast<std::uint32_t>(room.bytes), room.region);
+        if (room_ == 0 || !room.good() || room.bytes() > this->options_.max_chunk) [[unlikely]] return recv_unusual(room);
+        return push(room);
     }
 
     /// Everything below this has been received, flush included.
@@ -88,9 +85,20 @@ public:
     std::uint64_t stale_arrivals() const noexcept { return stale_; }
 
 private:
-    VCCL_COLD status refusal() const noexcept {
+    VCCL_COLD result<sequence> recv_unusual(const memory_view& room) noexcept {
         if (!core_) return errc::not_connected;
-        return core_->over() ? core_->why() : status{errc::would_block, this->options_.window};
+        if (core_->over()) return core_->why();
+        if (room.bytes() > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
+        if (status s = room.check(); !s) return s;
+        room_ = core_->room();
+        if (room_ == 0) return status{errc::would_block, this->options_.window};
+        return push(room);
+    }
+    VCCL_ALWAYS_INLINE sequence push(const memory_view& room) noexcept {
+        memory_region& region = *room.region();
+        region.hold();
+        --room_;
+        return core_->post(room.addr(), static_cast<std::uint32_t>(room.bytes()), &region);
     }
 
     // --- executor of receiver_core ---
@@ -158,30 +166,35 @@ private:
         for (unsigned l = 0; l < this->count_; ++l)
             if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
         core_->connected(up, this->now_);
+        room_ = core_->room();
         return {};
     }
 
-    bool hot() noexcept {
-        bool moved = this->poll_lane(this->hot_lane_);
+    VCCL_ALWAYS_INLINE bool hot() noexcept {
+        bool moved = this->poll_hot(this->hot_lane_);
         if (core_->over()) [[unlikely]] return moved;
         if (core_->head() != core_->tail()) {
-            deliver();
-            moved |= grant();
+            if (core_->deliverable()) deliver();
+            if (core_->may_grant()) {
+                while (grant_run()) moved = true;
+                if (core_->wants_grant(limit_)) moved |= grant_any();
+            }
         }
+        room_ = core_->room();
         if (moved) quiet_since_ = this->now_;
         else if (acked_ != core_->head() && this->now_ - quiet_since_ >= this->options_.ack_delay) acknowledge();
         return moved;
     }
 
-    void deliver() noexcept {
-        core_->deliver([this](sequence s, incoming& c) { ended(s, c, c.too_long); });
+    VCCL_NOINLINE void deliver() noexcept {
+        core_->deliver([this](sequence s, incoming& c) { ended(s, c, c.bytes, c.too_long); });
     }
-    VCCL_ALWAYS_INLINE void ended(sequence s, const incoming& c, bool too_long) noexcept {
+    VCCL_ALWAYS_INLINE void ended(sequence s, const incoming& c, std::uint32_t bytes, bool too_long) noexcept {
         c.region->drop();
         if constexpr (detail::hears_chunks<Handler>) {
             chunk_report r{};
             r.sequence = s;
-            r.bytes = c.bytes;
+            r.bytes = bytes;
             r.lane = lane_id{c.lane};
             r.epoch = vccl::epoch{c.epoch};
             if (too_long) r.outcome = errc::message_too_long;
@@ -194,20 +207,23 @@ private:
     /// grant_run(). Returns the first completion that is something else.
     VCCL_ALWAYS_INLINE const completion* arrivals(unsigned l, const completion* c, const completion* end) noexcept {
         if constexpr (Group::count == 1) {
-            if (core_->resuming()) return c;
+            if (core_->resuming()) [[unlikely]] return c;
             const completion* const first = c;
-            incoming* const ring = &core_->at(0);
-            const std::uint64_t mask = core_->mask();
             std::uint64_t s = core_->head();
-            for (; c != end; ++c) {
-                incoming& in = ring[s & mask];
-                if (in.expected.origin != static_cast<std::uint32_t>(c->wr_id) || in.expected.immediate != c->immediate ||
-                    c->status != wc_status::success || c->byte_len > in.length)
-                    break;
-                in.expected.origin = 0;
-                in.bytes = c->byte_len;
-                if constexpr (detail::hears_completions<Handler>) this->handler_.on_polled(*c);
-                ended(sequence{s++}, in, false);
+            for (bool plain = true; plain && c != end;) {
+                const std::uint64_t window = core_->contiguous(s);
+                incoming* in = &core_->at(s);
+                const completion* const stop = static_cast<std::uint64_t>(end - c) < window ? end : c + window;
+                for (; c != stop; ++c, ++in, ++s) {
+                    const std::uint32_t bytes = c->byte_len;
+                    plain = in->expected.origin == static_cast<std::uint32_t>(c->wr_id) && in->expected.immediate == c->immediate &&
+                        c->status == wc_status::success && bytes <= in->length;
+                    if (!plain) break;
+                    in->expected.origin = 0;
+                    in->bytes = bytes;
+                    if constexpr (detail::hears_completions<Handler>) this->handler_.on_polled(*c);
+                    ended(sequence{s}, *in, bytes, false);
+                }
             }
             if (c != first) {
                 core_->delivered_run(s);
@@ -216,18 +232,15 @@ private:
         }
         return c;
     }
-
     /// Writes the CTS slots of all receives that wait for one; a run of neighbours goes out as one WRITE.
-    bool grant() noexcept {
-        if (!core_->may_grant()) return false;
-        const bool ran = grant_run();
+    VCCL_NOINLINE bool grant_any() noexcept {
         std::uint64_t s = 0;
-        if (!core_->next_grant(limit_, s)) return ran;
+        if (!core_->next_grant(limit_, s)) return false;
         const unsigned l = core_->active();
         this->hot_lane_ = l;
         const std::uint64_t binding = cts_words::make_binding(core_->epoch().value, core_->lanes()[l].generation, l);
         do {
-            if (!this->lanes_[l].room(0)) return ran;
+            if (!this->lanes_[l].room(0)) return false;
             const std::uint64_t first = s, wrap = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1));
             std::uint64_t n = 0;
             do {
@@ -246,28 +259,38 @@ private:
 
     /// The common case in one tight loop: chunks that were never granted before, up to the end of the ring. Prepares what
     /// arrivals() compares. Returns true if it granted any.
-    bool grant_run() noexcept {
-        const std::uint64_t first = core_->next_fresh(), wrap = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1));
-        std::uint64_t end = core_->fresh_end(limit_);
-        const unsigned l = core_->active();
-        if (first == end || !this->lanes_[l].room(0)) return false;
-        if (end - first > wrap) end = first + wrap;
-        const granting mark = core_->mark();
+    VCCL_ALWAYS_INLINE bool grant_run() noexcept {
+        const std::uint64_t first = core_->next_fresh();
+        std::uint64_t count = core_->fresh_end(limit_) - first;
+        const unsigned l = core_->active(), port = this->slots_[l];
+        if (count == 0 || !this->lanes_[l].room(0)) return false;
+        for (const std::uint64_t most : {this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)), core_->contiguous(first)})
+            if (count > most) count = most;
+        const granting mark = core_->grant_mark();
+        const arriving fresh = core_->fresh_mark();
         const std::uint64_t binding = cts_words::make_binding(mark.epoch, mark.generation, l), acked = core_->head();
         const std::uint64_t shared = cts_shared_mix(binding, acked);
-        const std::uint32_t origin = static_cast<std::uint32_t>(wr_id::make(wr_kind::arrival, l, 0, mark.generation, 0).raw);
-        const unsigned port = this->slots_[l];
-        for (std::uint64_t s = first; s != end; ++s) {
-            incoming& c = core_->at(s);
-            const std::uint64_t room = cts_words::make_room(c.length, c.region->remote[port].value);
-            staging_[s & (max_window - 1)].words = {s, c.addr, room, binding, acked, cts_own_mix(s, c.addr, room) + shared};
-            static_cast<granting&>(c) = mark;
-            if constexpr (Group::count == 1)
-                if (!must_flush(c)) c.expected = {origin, immediate::make(mark.epoch, s, 0, 1, false).raw};
+        const std::uint32_t origin = this->lanes_[l].arrival_origin(0);
+        // Whole arrivals of host memory and of GPU memory: none where there is something to flush.
+        const std::uint32_t origins[2] = {Group::count == 1 && this->options_.flush != flush_mode::always ? origin : 0,
+                                          Group::count == 1 && this->options_.flush == flush_mode::none ? origin : 0};
+        std::uint32_t imm = immediate::whole(mark.epoch, first).raw;
+        std::uint64_t s = first, own = cts_sequence_mix(first);
+        incoming* in = &core_->at(first);
+        cts_slot* slot = &staging_[first & (max_window - 1)];
+        for (incoming* const end = in + count; in != end; ++in, ++slot, ++s) {
+            memory_region& region = *in->region;
+            const std::uint64_t room = cts_words::make_room(in->length, region.remote[port].value);
+            slot->words = {s, in->addr, room, binding, acked, cts_own_mix(own, in->addr, room) + shared};
+            static_cast<granting&>(*in) = mark;
+            static_cast<arriving&>(*in) = fresh;
+            in->expected = {origins[region.device], imm};
+            own += cts_sequence_step;
+            imm += immediate::one_sequence;
         }
-        core_->granted_run(end);
+        core_->granted_run(s);
         this->hot_lane_ = l;
-        if (write_slots(l, first, end - first)) acked_ = acked;
+        if (write_slots(l, first, count)) acked_ = acked;
         return true;
     }
     /// Do bytes in this memory count only after a flush?
@@ -355,8 +378,11 @@ private:
     void core_message(const control_message& m) noexcept { core_->on_message(m, this->now_); }
 
     void end_all() noexcept {
-        core_->shut();
-        for (std::uint64_t s = core_->head(); s != core_->tail(); ++s) core_->at(s).region->drop();
+        room_ = 0;
+        for (std::uint64_t s = core_->head(); s != core_->tail(); ++s) {
+            core_->at(s).expected = {};
+            core_->at(s).region->drop();
+        }
     }
 
     core_type& core() noexcept { return *core_; }
@@ -371,6 +397,7 @@ private:
     std::unique_ptr<cts_slot[]> staging_;
     memory staging_memory_;
     std::optional<core_type> core_;
+    std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
     std::uint64_t connection_{}, limit_{}, acked_{}, stale_{};
     nanoseconds quiet_since_{};
     std::uint64_t marks_[max_lanes]{};

@@ -41,11 +41,8 @@ public:
     /// Effects: queues a chunk; never blocks; the bytes go out in progress(). Errors: not_connected, would_block (the
     /// rollback FIFO is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> send(const memory_view& bytes) noexcept {
-        if (!core_ || core_->full()) [[unlikely]] return refusal();
-        if (bytes.bytes > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
-        if (bytes.bytes <= inline_bytes_) return send_small(bytes);
-        if (status s = bytes.check(); !s) return s;
-        return push(bytes, bytes.region, work_flags::none);
+        if (room_ == 0 || !bytes.good() || bytes.bytes() - small_ >= most_) [[unlikely]] return send_unusual(bytes);
+        return push(bytes, work_flags::none);
     }
 
     /// Everything below this has been received by the peer.
@@ -87,22 +84,24 @@ public:
     vccl::epoch epoch() const noexcept { return core_ ? core_->epoch() : vccl::epoch{}; }
 
 private:
-    VCCL_COLD status refusal() const noexcept {
+    /// What send() passes on: small chunks, which are inlined, and refusals.
+    VCCL_NOINLINE result<sequence> send_unusual(const memory_view& bytes) noexcept {
         if (!core_) return errc::not_connected;
-        return core_->over() ? core_->why() : status{errc::would_block, static_cast<std::uint32_t>(Log::capacity)};
+        if (core_->over()) return core_->why();
+        if (bytes.bytes() > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
+        if (status s = bytes.check(); !s && !bytes.nothing()) return s;
+        room_ = core_->room();
+        if (room_ == 0) return status{errc::would_block, static_cast<std::uint32_t>(Log::capacity)};
+        return push(bytes, bytes.bytes() < small_ && !bytes.region()->device ? work_flags::inlined : work_flags::none);
     }
-    VCCL_NOINLINE result<sequence> send_small(const memory_view& bytes) noexcept {
-        if (bytes.bytes == 0 && !bytes.region) return push(bytes, &nothing_, work_flags::none);
-        if (status s = bytes.check(); !s) return s;
-        return push(bytes, bytes.region, bytes.region->device ? work_flags::none : work_flags::inlined);
-    }
-    sequence push(const memory_view& bytes, memory_region* region, work_flags flags) noexcept {
+    VCCL_ALWAYS_INLINE sequence push(const memory_view& bytes, work_flags flags) noexcept {
         outgoing o{};
-        o.addr = bytes.addr;
-        o.length = static_cast<std::uint32_t>(bytes.bytes);
-        o.region = region;
+        o.addr = bytes.addr();
+        o.length = static_cast<std::uint32_t>(bytes.bytes());
+        o.region = bytes.region();
         o.flags = flags;
-        region->hold();
+        o.region->hold();
+        --room_;
         return core_->push(o);
     }
 
@@ -160,17 +159,33 @@ private:
         for (unsigned l = 0; l < this->count_; ++l)
             if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
         core_->connected(up, this->now_);
-        inline_bytes_ = this->options_.inline_bytes;
+        small_ = std::uint64_t{this->options_.inline_bytes} + 1;
         for (unsigned l = 0; l < this->count_; ++l)
-            if (this->lanes_[l].inline_bytes() < inline_bytes_) inline_bytes_ = this->lanes_[l].inline_bytes();
+            if (this->lanes_[l].inline_bytes() < small_) small_ = std::uint64_t{this->lanes_[l].inline_bytes()} + 1;
+        most_ = this->options_.max_chunk < small_ ? 0 : this->options_.max_chunk + 1 - small_;
+        room_ = core_->room();
         return {};
     }
 
-    bool hot() noexcept {
-        bool moved = this->poll_lane(this->hot_lane_);
+    VCCL_ALWAYS_INLINE bool hot() noexcept {
+        bool moved = this->poll_hot(this->hot_lane_);
         if (core_->over()) [[unlikely]] return moved;
-        moved |= acknowledged_to(std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire));
-        if constexpr (Group::count == 1) moved |= post_run();
+        std::uint64_t acked = std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire);
+        run_end end = Group::count == 1 ? run_end::more : run_end::unusual;
+        while (end == run_end::more) {
+            end = post_run(acked);
+            moved |= end == run_end::more;
+        }
+        moved |= acknowledged_to(acked);
+        if (end == run_end::unusual) moved |= post_any();
+        if (!moved && core_->outstanding()) moved = scan();
+        room_ = core_->room();
+        return moved;
+    }
+
+    /// The walk that looks at everything: posts chunks until one has no grant or the queues are full.
+    VCCL_NOINLINE bool post_any() noexcept {
+        bool moved = false;
         std::uint64_t s = 0;
         while (core_->next_post(s)) {
             const cts_words c = read_slot(s);
@@ -181,59 +196,67 @@ private:
             if (!post_chunk(s, c)) break;
             moved = true;
         }
-        if (!moved && core_->outstanding() && !core_->next_post(s)) moved = scan();
         return moved;
     }
 
-    /// The common case in one tight loop: fresh chunks in one piece, granted in one epoch on one lane. Stops at whatever
-    /// else there is and leaves it to the walk in hot(), which looks at everything. Returns true if it posted any.
-    bool post_run() noexcept {
+    enum class run_end : std::uint8_t { more, idle, unusual };  ///< how a run ended: try again, nothing to post, post_any()
+
+    /// The common case in one tight loop: fresh chunks in one piece, granted in one epoch on one lane, up to where a ring
+    /// begins anew. Stops at whatever else there is. Raises `acked_upto` to what the grants say.
+    VCCL_ALWAYS_INLINE run_end post_run(std::uint64_t& acked_upto) noexcept {
         const std::uint64_t first = core_->fresh();
-        if (first == core_->tail()) return false;
-        const cts_words bound = read_slot(first);
-        if (!core_->alive(bound)) return false;
-        const unsigned l = bound.lane();
+        std::uint64_t count = core_->tail() - first;
+        if (count == 0) return core_->all_posted() ? run_end::idle : run_end::unusual;
+        cts_slot* slot = &ring_->slots[first & (max_window - 1)];
+        if (word_of<&cts_words::sequence>(*slot) != first) return run_end::idle;
+        const std::uint64_t binding = word_of<&cts_words::binding>(*slot);
+        if (!core_->alive(binding)) [[unlikely]] return run_end::unusual;
+
+        const unsigned l = cts_words::lane_of(binding), port = this->slots_[l];
+        work w{};
+        w.op = work_op::write_imm;
+        w.immediate = immediate::whole(cts_words::epoch_of(binding), first).raw - immediate::one_sequence;
+        const auto run = this->lanes_[l].begin_run(0, wr_kind::data, w);
+        for (const std::uint64_t most : {run.credit, max_window - (first & (max_window - 1)), core_->contiguous(first)})
+            if (count > most) count = most;
         const posting mark = core_->mark(l);
-        const unsigned port = this->slots_[l];
-        std::uint64_t s = first, acked = 0, seen = 0, shared = cts_shared_mix(bound.binding, acked);
+        outgoing* o = &core_->at(first);
+        std::uint64_t acked = 0, shared = cts_shared_mix(binding, acked), own = cts_sequence_mix(first);
+        cts_slot* const begin = slot;
         bool ok = true;
-        {
-            typename lane<B>::run run(this->lanes_[l], wr_kind::data, 0);
-            const std::uint64_t end = core_->tail() - first < run.credit() ? core_->tail() : first + run.credit();
-            work w{};
-            w.op = work_op::write_imm;
-            for (; s != end; ++s) {
-                const cts_words c = read_slot(s);
-                if (c.binding != bound.binding) break;
-                if (c.acked != acked) {
-                    acked = c.acked;
-                    shared = cts_shared_mix(bound.binding, acked);
-                }
-                if (c.check != cts_own_mix(s, c.addr, c.room) + shared) break;
-                seen = acked;
-                outgoing& o = core_->at(s);
-                if (o.length > c.length()) break;
-                w.local_addr = o.addr;
-                w.remote_addr = c.addr;
-                w.length = o.length;
-                w.lkey = o.region->local[port];
-                w.rkey = rkey{c.rkey()};
-                w.immediate = immediate::make(bound.epoch(), s, 0, 1, false).raw;
-                w.flags = o.flags;
-                if (!run.post(w)) [[unlikely]] { ok = false; break; }
-                static_cast<posting&>(o) = mark;
+        for (cts_slot* const end = slot + count; slot != end; ++slot, ++o, own += cts_sequence_step) {
+            if (word_of<&cts_words::binding>(*slot) != binding) [[unlikely]] break;
+            const std::uint64_t addr = word_of<&cts_words::addr>(*slot), room = word_of<&cts_words::room>(*slot);
+            const std::uint64_t check = word_of<&cts_words::check>(*slot) - cts_own_mix(own, addr, room);
+            if (const std::uint64_t a = word_of<&cts_words::acked>(*slot); a != acked) [[unlikely]] {
+                shared = cts_shared_mix(binding, a);
+                if (check != shared) break;
+                acked = a;
+                if (a > acked_upto) acked_upto = a;
             }
+            if (check != shared) break;
+            if (o->length > cts_words::length_of(room)) [[unlikely]] break;
+            w.local_addr = o->addr;
+            w.lkey = o->region->local[port];
+            w.remote_addr = addr;
+            w.length = o->length;
+            w.rkey = rkey{cts_words::rkey_of(room)};
+            w.immediate += immediate::one_sequence;
+            w.flags = o->flags;
+            if (!run.post(w)) [[unlikely]] { ok = false; break; }
+            static_cast<posting&>(*o) = mark;
         }
-        if (s != first) {
-            core_->posted_run(s);
+        const std::uint64_t posted = static_cast<std::uint64_t>(slot - begin);
+        this->lanes_[l].end_run(0, posted);
+        if (posted != 0) {
+            core_->posted_run(first + posted);
             this->hot_lane_ = l;
         }
-        if (!ok) {
-            core_->posted(s, l);
+        if (!ok) [[unlikely]] {
+            core_->posted(first + posted, l);
             this->core_fault(l, fault_cause::local_error, wc_status::success);
         }
-        acknowledged_to(seen);
-        return s != first;
+        return posted != 0 ? run_end::more : run_end::unusual;
     }
 
     /// Nothing to post, but chunks to be acknowledged: grants that lie ahead carry acknowledgements, too.
@@ -249,27 +272,36 @@ private:
 
     /// The slot is written by the receiver's NIC: the acquire pairs with the order in which an RDMA WRITE lands, and
     /// `check` rejects a slot that is half written.
-    VCCL_ALWAYS_INLINE cts_words read_slot(std::uint64_t s) const noexcept {
-        auto* from = reinterpret_cast<std::uint64_t*>(&ring_->slots[s & (max_window - 1)]);
-        const auto word = [from](unsigned i) { return std::atomic_ref(from[i]).load(std::memory_order_relaxed); };
-        return {std::atomic_ref(from[0]).load(std::memory_order_acquire), word(1), word(2), word(3), word(4), word(5)};
+    template <std::uint64_t cts_words::*Word>
+    VCCL_ALWAYS_INLINE static std::uint64_t word_of(cts_slot& slot) noexcept {
+        return std::atomic_ref(slot.words.*Word).load(std::memory_order_acquire);
+    }
+    cts_words read_slot(std::uint64_t s) const noexcept {
+        cts_slot& slot = ring_->slots[s & (max_window - 1)];
+        return {word_of<&cts_words::sequence>(slot), word_of<&cts_words::addr>(slot),  word_of<&cts_words::room>(slot),
+                word_of<&cts_words::binding>(slot),  word_of<&cts_words::acked>(slot), word_of<&cts_words::check>(slot)};
     }
 
-    bool acknowledged_to(std::uint64_t upto) noexcept {
+    VCCL_ALWAYS_INLINE bool acknowledged_to(std::uint64_t upto) noexcept {
         if (upto <= core_->acked()) return false;
         core_->acknowledge(upto, [this](sequence s, outgoing& o) { retired(s, o); });
         return true;
     }
 
-    void retired(sequence s, outgoing& o) noexcept {
+    VCCL_ALWAYS_INLINE void retired(sequence s, outgoing& o) noexcept {
         o.region->drop();
         if constexpr (detail::hears_chunks<Handler>) {
             chunk_report r{};
             r.sequence = s;
-            r.bytes = o.too_long ? 0 : o.length;
+            r.bytes = o.length;
             r.lane = lane_id{o.lane};
             r.epoch = core_->epoch();
-            if (o.too_long) r.outcome = errc::message_too_long;
+            if (o.too_long) [[unlikely]] {
+                r.bytes = 0;
+                r.outcome = errc::message_too_long;
+                this->handler_.on_done(r);
+                return;
+            }
             this->handler_.on_done(r);
         }
     }
@@ -314,7 +346,7 @@ private:
     }
 
     void end_all() noexcept {
-        core_->shut();
+        room_ = 0;
         for (std::uint64_t s = core_->acked(); s != core_->tail(); ++s) core_->at(s).region->drop();
     }
 
@@ -329,8 +361,8 @@ private:
     Log log_;
     std::unique_ptr<ring> ring_;
     memory ring_memory_;
-    memory_region nothing_{};  ///< of chunks without bytes
-    std::uint32_t inline_bytes_{};
+    std::uint64_t room_{};          ///< chunks that the rollback FIFO takes before hot() looks again; 0 while not connected
+    std::uint64_t small_{}, most_{};///< chunks below the first are inlined; send() takes [small_, small_ + most_) at once
     std::optional<core_type> core_;
     std::uint64_t connection_{}, scanned_{};
 };

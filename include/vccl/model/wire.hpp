@@ -29,11 +29,15 @@ struct cts_words {
     std::uint64_t acked;
     std::uint64_t check;    ///< of all words above: a torn or foreign slot does not match
 
-    constexpr std::uint32_t length() const noexcept { return static_cast<std::uint32_t>(room); }
-    constexpr std::uint32_t rkey() const noexcept { return static_cast<std::uint32_t>(room >> 32); }
-    constexpr std::uint32_t epoch() const noexcept { return static_cast<std::uint32_t>(binding); }
-    constexpr std::uint16_t generation() const noexcept { return static_cast<std::uint16_t>(binding >> 32); }
-    constexpr std::uint8_t lane() const noexcept { return static_cast<std::uint8_t>(binding >> 48); }
+    static constexpr std::uint32_t length_of(std::uint64_t room) noexcept { return static_cast<std::uint32_t>(room); }
+    static constexpr std::uint32_t rkey_of(std::uint64_t room) noexcept { return static_cast<std::uint32_t>(room >> 32); }
+    static constexpr std::uint32_t epoch_of(std::uint64_t binding) noexcept { return static_cast<std::uint32_t>(binding); }
+    static constexpr std::uint16_t generation_of(std::uint64_t binding) noexcept { return static_cast<std::uint16_t>(binding >> 32); }
+    static constexpr std::uint8_t lane_of(std::uint64_t binding) noexcept { return static_cast<std::uint8_t>(binding >> 48); }
+    constexpr std::uint32_t length() const noexcept { return length_of(room); }
+    constexpr std::uint32_t rkey() const noexcept { return rkey_of(room); }
+    constexpr std::uint32_t epoch() const noexcept { return epoch_of(binding); }
+    constexpr std::uint8_t lane() const noexcept { return lane_of(binding); }
 
     static constexpr std::uint64_t make_room(std::uint32_t length, std::uint32_t rkey) noexcept { return length | std::uint64_t{rkey} << 32; }
     static constexpr std::uint64_t make_binding(std::uint32_t epoch, std::uint32_t generation, unsigned lane) noexcept {
@@ -49,15 +53,17 @@ static_assert(sizeof(cts_slot) == 64 && offsetof(cts_words, check) == 40);
 
 /// The check of a slot is the sum of two mixes: of the words that are its own, and of those that it shares with its
 /// neighbours, so that a run of slots mixes the latter once. Not a signature: it recognises slots that are half written or
-/// left from another lap.
-constexpr std::uint64_t cts_own_mix(std::uint64_t sequence, std::uint64_t addr, std::uint64_t room) noexcept {
-    return ((sequence + 1) * 0x9e3779b97f4a7c15u ^ addr) * 0xd6e8feb86659fd93u + room;
+/// left from another lap. The first mix is taken once a chunk: its factors fit an instruction.
+inline constexpr std::uint64_t cts_sequence_step = 0x5851f42d;
+constexpr std::uint64_t cts_sequence_mix(std::uint64_t sequence) noexcept { return (sequence + 1) * cts_sequence_step; }
+constexpr std::uint64_t cts_own_mix(std::uint64_t sequence_mix, std::uint64_t addr, std::uint64_t room) noexcept {
+    return (sequence_mix ^ addr) * 0x4c957f2d + room;
 }
 constexpr std::uint64_t cts_shared_mix(std::uint64_t binding, std::uint64_t acked) noexcept {
     return (binding * 0xff51afd7ed558ccdu + acked) * 0xc4ceb9fe1a85ec53u;
 }
 constexpr std::uint64_t check_of(const cts_words& w) noexcept {
-    return cts_own_mix(w.sequence, w.addr, w.room) + cts_shared_mix(w.binding, w.acked);
+    return cts_own_mix(cts_sequence_mix(w.sequence), w.addr, w.room) + cts_shared_mix(w.binding, w.acked);
 }
 
 /// What lies at the sender for the receiver to write: the CTS ring, preceded by one line for an acknowledgement that
@@ -69,25 +75,31 @@ struct alignas(64) ack_line {
 static_assert(sizeof(ack_line) == 64);
 
 /// Bits of the 32-bit immediate that ends each part of a chunk:
-/// epoch 0-9, sequence 10-23, part 24-26, parts - 1 27-29, too long 30.
+/// epoch 0-9, part 10-12, parts - 1 13-15, too long 16, sequence 18-31.
 struct immediate {
     std::uint32_t raw{};
 
-    static constexpr unsigned epoch_bits = 10, sequence_bits = 14;
+    static constexpr unsigned epoch_bits = 10, sequence_bits = 14, sequence_shift = 32 - sequence_bits;
     static constexpr std::uint32_t epoch_mask = (1u << epoch_bits) - 1, sequence_mask = (1u << sequence_bits) - 1;
 
+    static constexpr std::uint32_t one_sequence = 1u << sequence_shift;  ///< added, it names the next chunk
+
     static constexpr immediate make(std::uint32_t epoch, std::uint64_t sequence, unsigned part, unsigned parts, bool too_long) noexcept {
-        return {(epoch & epoch_mask) | (static_cast<std::uint32_t>(sequence) & sequence_mask) << 10 | part << 24 |
-                (parts - 1) << 27 | (too_long ? 1u << 30 : 0u)};
+        return {whole(epoch, sequence).raw | part << 10 | (parts - 1) << 13 | (too_long ? 1u << 16 : 0u)};
+    }
+    /// Of the whole chunk `sequence`, in one piece.
+    static constexpr immediate whole(std::uint32_t epoch, std::uint64_t sequence) noexcept {
+        return {(epoch & epoch_mask) | static_cast<std::uint32_t>(sequence) << sequence_shift};
     }
     constexpr std::uint32_t epoch() const noexcept { return raw & epoch_mask; }
-    constexpr std::uint32_t sequence() const noexcept { return raw >> 10 & sequence_mask; }
-    constexpr unsigned part() const noexcept { return raw >> 24 & 7; }
-    constexpr unsigned parts() const noexcept { return (raw >> 27 & 7) + 1; }
-    constexpr bool too_long() const noexcept { return (raw >> 30 & 1) != 0; }
+    constexpr std::uint32_t sequence() const noexcept { return raw >> sequence_shift; }
+    constexpr unsigned part() const noexcept { return raw >> 10 & 7; }
+    constexpr unsigned parts() const noexcept { return (raw >> 13 & 7) + 1; }
+    constexpr bool too_long() const noexcept { return (raw >> 16 & 1) != 0; }
 };
 static_assert(max_window < immediate::sequence_mask / 2, "a window must be unambiguous in the immediate's sequence bits");
 static_assert(immediate::make(1025, 70000, 7, 8, true).sequence() == (70000 & immediate::sequence_mask));
+static_assert(immediate::whole(1025, 70000).raw == immediate::make(1025, 70000, 0, 1, false).raw);
 
 /// How a chunk is cut: `parts` pieces of `part_bytes`, the last one shorter. A function of size and group alone, so that
 /// a replay cuts as the first try did and both ends agree.

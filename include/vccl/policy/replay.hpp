@@ -53,9 +53,19 @@ public:
     static constexpr std::size_t capacity = Capacity;
     static constexpr bool can_replay = true;
 
-    void record(sequence s, const outgoing& o) noexcept { slots_[s.value & (Capacity - 1)] = o; }
+    void record(sequence s, const outgoing& o) noexcept {
+        // Member by member, so that the compiler need not put `o` together in memory first.
+        outgoing& to = at(s);
+        static_cast<posting&>(to) = posting{};
+        to.addr = o.addr;
+        to.region = o.region;
+        to.length = o.length;
+        to.flags = o.flags;
+    }
     outgoing& at(sequence s) noexcept { return slots_[s.value & (Capacity - 1)]; }
     void retire(sequence) noexcept {}
+    /// Optional, for speed: chunks [s, s + contiguous(s)) lie behind each other in one array.
+    static constexpr std::uint64_t contiguous(std::uint64_t s) noexcept { return Capacity - (s & (Capacity - 1)); }
 
 private:
     std::unique_ptr<outgoing[]> slots_{new outgoing[Capacity]};

@@ -7,6 +7,7 @@
 #include <vccl/model/wr_id.hpp>
 #include <vccl/verbs/backend.hpp>
 
+#include <bit>
 #include <memory>
 #include <optional>
 
@@ -56,7 +57,8 @@ public:
         if (!cq) return cq.error();
         cq_.emplace(std::move(*cq));
         buffers_.reset(new (std::nothrow) control_message[control_receives + control_sends]);
-        if (!buffers_) return errc::no_memory;
+        if (shape_.recv_depth != 0) arrivals_.reset(new (std::nothrow) recv_work[shape_.group * rearm_batch]{});
+        if (!buffers_ || (shape_.recv_depth != 0 && !arrivals_)) return errc::no_memory;
         auto mr = port.register_memory(buffers_.get(), sizeof(control_message) * (control_receives + control_sends));
         if (!mr) return mr.error();
         buffers_mr_.emplace(std::move(*mr));
@@ -174,40 +176,36 @@ public:
     /// Effects: posts `w` on QP `i`, signaled every quarter of the queue or when `loud`; its wr_id is made here.
     status post(unsigned i, wr_kind kind, work& w, bool loud = false) noexcept {
         wr_account& a = accounts_[i];
-        const std::uint64_t n = a.posted + 1;
-        if (loud || (n & (signal_every_ - 1)) == 0) w.flags = w.flags | work_flags::signaled;
-        w.wr_id = wr_id::make(kind, id_, i, generation_, n).raw;
+        w.wr_id = wr_id_of(i, kind, a.posted + 1);
+        if (loud || (w.wr_id & signal_mask_) == 0) w.flags = w.flags | work_flags::signaled;
         const status s = qps_[i]->post(w);
-        if (s) a.posted = n;
+        if (s) ++a.posted;
         return s;
     }
 
-    /// Many posts on one QP: what post() looks up each time is looked up once.
-    class run {
-    public:
-        run(lane& l, wr_kind kind, unsigned i) noexcept
-            : account_(l.accounts_[i]), qp_(*l.qps_[i]), id_(wr_id::make(kind, l.id_, i, l.generation_, account_.posted).raw),
-              signal_(wr_id::make({}, 0, 0, 0, l.signal_every_ - 1).raw), credit_(l.shape_.send_depth - account_.in_queue()) {}
-        run(const run&) = delete;
-        ~run() { account_.posted += (wr_id{id_}.mark() - account_.posted) & wr_id::mark_mask; }
+    /// What post() looks up each time, looked up once for a run of posts on one QP. `step` makes the next wr_id in the work
+    /// request that is used again and again; `posted` closes the account.
+    struct run {
+        qp_type& qp;
+        std::uint64_t signal_mask;
+        std::uint64_t credit;   ///< so many may be posted
 
-        /// How many may be posted.
-        std::uint64_t credit() const noexcept { return credit_; }
-        status post(work& w) noexcept {
-            const std::uint64_t id = id_ + (std::uint64_t{1} << wr_id::mark_shift);
-            if ((id & signal_) == 0) w.flags = w.flags | work_flags::signaled;
+        VCCL_ALWAYS_INLINE status post(work& w) const noexcept {
+            const std::uint64_t id = w.wr_id + (std::uint64_t{1} << wr_id::mark_shift);
             w.wr_id = id;
-            const status s = qp_.post(w);
-            if (s) id_ = id;
-            return s;
+            if ((id & signal_mask) == 0) [[unlikely]] ask(w);
+            return qp.post(w);
         }
-
-    private:
-        wr_account& account_;
-        qp_type& qp_;
-        std::uint64_t id_, signal_, credit_;
+        VCCL_COLD static void ask(work& w) noexcept { w.flags = w.flags | work_flags::signaled; }
     };
+    run begin_run(unsigned i, wr_kind kind, work& w) noexcept {
+        w.wr_id = wr_id_of(i, kind, accounts_[i].posted);
+        return {*qps_[i], signal_mask_, shape_.send_depth - accounts_[i].in_queue()};
+    }
+    void end_run(unsigned i, std::uint64_t posted) noexcept { accounts_[i].posted += posted; }
 
+    /// What the receives of data QP `i` in this generation have in the low half of their wr_id.
+    std::uint32_t arrival_origin(unsigned i) const noexcept { return static_cast<std::uint32_t>(wr_id_of(i, wr_kind::arrival, 0)); }
     /// Effects: `count` immediates have consumed as many receives of data QP `i`; once a batch is missing it gets them back.
     void arrived(unsigned i, unsigned count) noexcept {
         accounts_[i].receives -= count;
@@ -249,10 +247,8 @@ public:
 private:
     /// Effects: fills data QP `i` up with receives, in whole batches.
     VCCL_NOINLINE status post_arrivals(unsigned i) noexcept {
-        recv_work r[rearm_batch];
-        for (auto& one : r) one.wr_id = wr_id::make(wr_kind::arrival, id_, i, generation_, 0).raw;
         while (accounts_[i].receives + rearm_batch <= shape_.recv_depth) {
-            auto done = qps_[i]->post_recv(r);
+            auto done = qps_[i]->post_recv(std::span<const recv_work>(&arrivals_[i * rearm_batch], rearm_batch));
             if (!done) return done.error();
             accounts_[i].receives += *done;
             if (*done < rearm_batch) break;
@@ -284,22 +280,28 @@ private:
         return {};
     }
 
+    std::uint64_t wr_id_of(unsigned i, wr_kind kind, std::uint64_t mark) const noexcept {
+        return ids_[i] | static_cast<std::uint64_t>(kind) | mark << wr_id::mark_shift;
+    }
+
     /// RESET -> INIT with fresh PSNs; the receives are posted before the peer can know the QP.
     status init() noexcept {
         for (unsigned i = 0; i < qp_slots; ++i) {
             if (!qps_[i]) continue;
             if (status s = qps_[i]->to_init(); !s) return s;
+            ids_[i] = wr_id::make({}, id_, i, generation_, 0).raw;
             random_ ^= random_ << 13;
             random_ ^= random_ >> 7;
             random_ ^= random_ << 17;
             psns_[i] = static_cast<std::uint32_t>(random_ >> 20) & 0xffffff;
-            if (i < shape_.group && shape_.recv_depth != 0)
+            if (i < shape_.group && shape_.recv_depth != 0) {
+                for (unsigned n = 0; n < rearm_batch; ++n) arrivals_[i * rearm_batch + n].wr_id = wr_id::make(wr_kind::arrival, id_, i, generation_, 0).raw;
                 if (status s = post_arrivals(i); !s) return s;
+            }
         }
         for (unsigned b = 0; b < control_receives; ++b)
             if (status s = repost_control(b); !s) return s;
-        signal_every_ = 1;
-        while (signal_every_ * 2 <= shape_.send_depth / 4) signal_every_ *= 2;
+        signal_mask_ = wr_id::make({}, 0, 0, 0, (shape_.send_depth < 4 ? 1 : std::bit_floor(shape_.send_depth / 4)) - 1).raw;
         return {};
     }
 
@@ -309,12 +311,14 @@ private:
     wr_account accounts_[qp_slots]{};
     std::uint32_t psns_[qp_slots]{};
     std::unique_ptr<control_message[]> buffers_;
+    std::unique_ptr<recv_work[]> arrivals_;  ///< a batch of receives for each data QP, ready to be posted again and again
     std::optional<typename port_type::mr> buffers_mr_;
     lane_shape shape_{};
     std::uint64_t random_{1};
     std::uint32_t generation_{1};
     unsigned unheard_{};
-    std::uint32_t signal_every_{32};
+    std::uint64_t ids_[qp_slots]{};   ///< of each QP's WRs in this generation, but for kind and mark
+    std::uint64_t signal_mask_{};     ///< the bits of a mark that are 0 where a completion is asked for
     unsigned id_{};
     bool connected_{};
 };
