@@ -134,7 +134,11 @@ def layouts(cxx):
             of, rows = found and found.group(1), []
         elif of and (row := re.match(r"\| (\d+) \| (\d+) \| `(\w+)`", line)):
             rows.append((int(row.group(1)), int(row.group(2)), row.group(3)))
-    if text.count("offsetof") < 40:
+    for low, high, field in re.findall(r"^\| (\d+)-(\d+) \| `(\w+)`", read(source / "docs/protocol.md"), re.M):
+        all_ones, less = (1 << (int(high) - int(low) + 1)) - 1, 1 if field == "parts" else 0
+        text += f"static_assert(vccl::immediate{{{all_ones << int(low)}u}}.{field}() == {all_ones + less});\n"
+        text += f"static_assert(vccl::immediate{{~{all_ones << int(low)}u}}.{field}() == {less});\n"
+    if text.count("offsetof") < 40 or text.count("immediate") < 10:
         problems.append("docs/protocol.md: the layout tables are gone")
     compile_text(cxx, "a layout of docs/protocol.md", f"#include <vccl/host/blob.hpp>\n{text}")
 
