@@ -42,7 +42,8 @@ figures break_it(const char* what, nanoseconds latency) {
 
 TEST_CASE("A failover takes at most four round trips from the first sign to the first byte that lands, whatever the cause") {
     for (const nanoseconds latency : {2_us, 10_us, 50_us})
-        for (const char* what : {"down A.nic0.p0", "down B.nic0.p0", "cable-down A.nic0.p0", "cable-down B.nic0.p0", "switch-down rail0"}) {
+        for (const char* what :
+             {"down A.nic0.p0", "down B.nic0.p0", "cable-down A.nic0.p0", "cable-down B.nic0.p0", "switch-down rail0"}) {
             CAPTURE(what);
             CAPTURE(latency.count);
             const figures f = break_it(what, latency);

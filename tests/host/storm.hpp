@@ -41,8 +41,9 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
     };
     auto show = [&] {
         auto line = [](const char* who, const channel_event& e) {
-            std::printf("  %s %lldus event %d lane %d to %d epoch %u cause %d wc %d why %d\n", who, static_cast<long long>(e.at.count / 1000), static_cast<int>(e.what),
-                        e.lane.value, e.to.value, e.epoch.value, static_cast<int>(e.cause), static_cast<int>(e.wc), static_cast<int>(e.why.code));
+            std::printf("  %s %lldus event %d lane %d to %d epoch %u cause %d wc %d why %d\n", who,
+                        static_cast<long long>(e.at.count / 1000), static_cast<int>(e.what), e.lane.value, e.to.value,
+                        e.epoch.value, static_cast<int>(e.cause), static_cast<int>(e.wc), static_cast<int>(e.why.code));
         };
         if (!talk) return;
         for (const auto& e : w.tx->handler().events) line("tx", e);
@@ -50,28 +51,50 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
         auto lanes = [](const char* who, const auto& e) {
             for (unsigned l = 0; l < e.lanes(); ++l) {
                 const lane_state& s = e.lane_health(lane_id{static_cast<std::uint8_t>(l)});
-                std::printf("  %s state %d lane %u health %d port %d fencing %d generation %u tries %u\n", who, static_cast<int>(e.state()), l, static_cast<int>(s.health), s.port_up,
-                            s.fencing, s.generation, s.restore_tries);
+                std::printf("  %s state %d lane %u health %d port %d fencing %d generation %u tries %u\n", who,
+                            static_cast<int>(e.state()), l, static_cast<int>(s.health), s.port_up, s.fencing, s.generation,
+                            s.restore_tries);
             }
         };
         lanes("tx", *w.tx);
         lanes("rx", *w.rx);
     };
-    auto problem = [&](const std::string& what) { r.problem = what; show(); return r; };
+    auto problem = [&](const std::string& what) {
+        r.problem = what;
+        show();
+        return r;
+    };
     if (!w.connect()) return problem("connect refused");
 
     const char* const names[] = {"A.nic0.p0", "A.nic0.p1", "B.nic0.p0", "B.nic0.p1"};
-    const char* const breaks[][2] = {{"down %", "up %"}, {"cable-down %", "cable-up %"}, {"switch-down $", "switch-up $"}, {"loss % 30%", "clear %"},
-        {"loss % 3%", "clear %"}, {"reorder % 10%", "clear %"}, {"dup % 10%", "clear %"}, {"delay % 300us", "clear %"}, {"hang %", "clear %"},
-        {"drop-acks %", "clear %"}, {"no-event %", "clear %"}, {"fail-flush %", "clear %"}, {"flap % 700us 900us 5x", "clear %"}, {"error %", "clear %"},
-        {"gid-change %", "clear %"}, {"partial % 3", "clear %"}, {"twice %", "clear %"}};
+    const char* const breaks[][2] = {{"down %", "up %"},
+                                     {"cable-down %", "cable-up %"},
+                                     {"switch-down $", "switch-up $"},
+                                     {"loss % 30%", "clear %"},
+                                     {"loss % 3%", "clear %"},
+                                     {"reorder % 10%", "clear %"},
+                                     {"dup % 10%", "clear %"},
+                                     {"delay % 300us", "clear %"},
+                                     {"hang %", "clear %"},
+                                     {"drop-acks %", "clear %"},
+                                     {"no-event %", "clear %"},
+                                     {"fail-flush %", "clear %"},
+                                     {"flap % 700us 900us 5x", "clear %"},
+                                     {"error %", "clear %"},
+                                     {"gid-change %", "clear %"},
+                                     {"partial % 3", "clear %"},
+                                     {"twice %", "clear %"}};
     auto text = [&](const char* form, std::uint64_t port) {
         std::string s = form;
-        if (auto at = s.find('%'); at != std::string::npos && (at + 1 == s.size() || s[at + 1] == ' ')) s.replace(at, 1, names[port]);
+        if (auto at = s.find('%'); at != std::string::npos && (at + 1 == s.size() || s[at + 1] == ' '))
+            s.replace(at, 1, names[port]);
         if (auto at = s.find('$'); at != std::string::npos) s.replace(at, 1, port % 2 == 0 ? "rail0" : "rail1");
         return s;
     };
-    struct heal { nanoseconds at; std::string text; };
+    struct heal {
+        nanoseconds at;
+        std::string text;
+    };
     std::vector<heal> heals;
     nanoseconds next_fault = w.fabric.now() + nanoseconds{static_cast<std::int64_t>(pick(3'000'000))};
     unsigned faults = 1 + static_cast<unsigned>(pick(8)), oob_lost = static_cast<unsigned>(pick(4));
@@ -81,16 +104,23 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
     auto every = [&] {
         const nanoseconds now = w.fabric.now();
         for (std::size_t i = 0; i < heals.size();) {
-            if (heals[i].at > now) { ++i; continue; }
+            if (heals[i].at > now) {
+                ++i;
+                continue;
+            }
             say(heals[i].text);
             if (!w.command(heals[i].text)) r.problem = "command refused: " + heals[i].text;
             heals.erase(heals.begin() + static_cast<std::ptrdiff_t>(i));
         }
-        if (w.oob->cut && now >= oob_cut_until) { w.oob->cut = false; say("oob mended"); }
+        if (w.oob->cut && now >= oob_cut_until) {
+            w.oob->cut = false;
+            say("oob mended");
+        }
         if (faults != 0 && now >= next_fault) {
             --faults;
             const std::uint64_t port = pick(4), kind = pick(std::size(breaks));
-            const std::int64_t span = pick(3) == 0 ? 50'000 + static_cast<std::int64_t>(pick(2'000'000)) : 1'000'000 + static_cast<std::int64_t>(pick(400'000'000));
+            const std::int64_t span = pick(3) == 0 ? 50'000 + static_cast<std::int64_t>(pick(2'000'000))
+                                                   : 1'000'000 + static_cast<std::int64_t>(pick(400'000'000));
             const std::string s = text(breaks[kind][0], port);
             say(s);
             if (!w.command(s)) r.problem = "command refused: " + s;
@@ -106,8 +136,10 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
     const nanoseconds end = w.fabric.now() + 120_s;
     while (w.checked < chunks || w.tx->acknowledged().value < chunks) {
         if (!w.tx->health() || !w.rx->health())
-            return problem("channel ended: tx " + std::to_string(static_cast<int>(w.tx->health().code)) + " rx " + std::to_string(static_cast<int>(w.rx->health().code)));
-        if (w.fabric.now() >= end) return problem("did not finish: " + std::to_string(w.checked) + " of " + std::to_string(chunks));
+            return problem("channel ended: tx " + std::to_string(static_cast<int>(w.tx->health().code)) + " rx " +
+                           std::to_string(static_cast<int>(w.rx->health().code)));
+        if (w.fabric.now() >= end)
+            return problem("did not finish: " + std::to_string(w.checked) + " of " + std::to_string(chunks));
         every();
         if (!r.problem.empty()) return r;
         // Sends trickle while faults are still to come, so that every fault meets a transfer.
@@ -119,14 +151,19 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
     }
     const auto& tx = w.tx->handler();
     const auto& rx = w.rx->handler();
-    if (rx.chunks.size() != chunks || tx.chunks.size() != chunks) return problem("chunks were reported " + std::to_string(rx.chunks.size()) + " times");
+    if (rx.chunks.size() != chunks || tx.chunks.size() != chunks)
+        return problem("chunks were reported " + std::to_string(rx.chunks.size()) + " times");
     for (std::uint64_t i = 0; i < chunks; ++i)
-        if (rx.chunks[i].sequence.value != i || !rx.chunks[i].outcome || tx.chunks[i].sequence.value != i) return problem("out of order or refused");
+        if (rx.chunks[i].sequence.value != i || !rx.chunks[i].outcome || tx.chunks[i].sequence.value != i)
+            return problem("out of order or refused");
     r.finished = true;
     r.failovers = rx.count(channel_event::kind::failed_over);
     r.failbacks = rx.count(channel_event::kind::failed_back);
     r.suspended = rx.count(channel_event::kind::suspended);
-    for (const auto& e : tx.events) { r.replayed += e.replayed; r.delivered += e.already_delivered; }
+    for (const auto& e : tx.events) {
+        r.replayed += e.replayed;
+        r.delivered += e.already_delivered;
+    }
     return r;
 }
 
