@@ -104,6 +104,14 @@ def words():
     commands = re.findall(r'{"([a-z-]+)", fault_verb::', read(include / "vccl/verbs/soft/command.hpp"))
     mentions("docs/software-rnic.md", commands, "command")
     mentions("docs/performance.md", [made.parent.name for made in sorted(source.glob("bench/*/CMakeLists.txt"))], "bench")
+    tests = {test.name: read(test) for test in source.glob("tests/*/*.[ch]pp")}
+    for row in re.findall(r"^\| G\d+ \|.*\|(.*)\|$", read(source / "README.md"), re.M):
+        for quoted in re.findall(r'"(?:\.\.\. )?([^"]+)"', row):
+            if not any(quoted in text for text in tests.values()):
+                problems.append(f"README.md: no test says \"{quoted}\"")
+        for file in re.findall(r"`(\w+\.[ch]pp)`", row):
+            if file not in tests:
+                problems.append(f"README.md: there is no test file {file}")
     for page in pages:
         for start, _, text in blocks(page, "mermaid"):
             for number, line in enumerate(text.splitlines()[1:], start + 1):
