@@ -54,11 +54,14 @@ TEST_CASE("a port that goes down is reported at its own end only, drops both dir
         CHECK(events(b) == (c.at_b ? std::vector{kind::port_error} : std::vector<kind>{}));
         CHECK((a.port.query()->state == port_state::down) == c.at_a);
         CHECK((b.port.query()->state == port_state::down) == c.at_b);
+        a.words[0] = b.words[1] = 5;
         REQUIRE(a.qp.post(write(a, b, 8)));
-        REQUIRE(b.qp.post(write(b, a, 8)));
+        REQUIRE(b.qp.post(write(b, a, 8, 1, 8)));
         run_dry(f);
         CHECK(drain(a)[0].status == wc_status::retry_exc_err);
         CHECK(drain(b)[0].status == wc_status::retry_exc_err);
+        CHECK(b.words[0] == 0);
+        CHECK(a.words[1] == 0);
 
         REQUIRE(f.command(c.up));
         CHECK(events(a) == (c.at_a ? std::vector{kind::port_active} : std::vector<kind>{}));
@@ -210,9 +213,11 @@ TEST_CASE("after a GID change old QPs reach nobody, rebuilt ones do") {
         REQUIRE(f.command(std::string("gid-change ") + port));
         CHECK(events(port[0] == 'A' ? a : b) == std::vector{kind::gid_change});
         CHECK((a.port.query()->address == before) == (port[0] != 'A'));
+        a.words[0] = 5;
         REQUIRE(a.qp.post(write(a, b, 8)));
         run_dry(f);
         CHECK(drain(a)[0].status == wc_status::retry_exc_err);
+        CHECK(b.words[0] == 0);
         rebuild(a, b, 77);
         REQUIRE(a.qp.post(write(a, b, 8)));
         run_dry(f);
@@ -272,6 +277,19 @@ TEST_CASE("a rate that is raised takes effect at once") {
     REQUIRE(f.command("rate A.nic0.p0 1GB/s"));
     f.advance(10_s);  // the packet that was on the slow wire takes its four seconds
     CHECK(drain(a).size() == 4);
+}
+
+TEST_CASE("a QP that waited long for its wire waits no longer than it must for a receive") {
+    auto [f, a, b] = make_pair();
+    REQUIRE(f.command("rate A.nic0.p0 1kB/s"));
+    for (int i = 0; i < 2; ++i) REQUIRE(a.qp.post(write(a, b, 4096, 1)));
+    f.advance(1_ms);  // the second waits four seconds for its turn
+    REQUIRE(f.command("rate A.nic0.p0 0"));
+    REQUIRE(a.qp.to_error());
+    rebuild(a, b, 5);
+    REQUIRE(a.qp.post(with(write(a, b, 8, 2), work_op::send)));
+    f.advance(100_ms);
+    CHECK(drain(a).at(0).status == wc_status::rnr_retry_exc_err);
 }
 
 TEST_CASE("a port that many QPs share is shared fairly, and nobody times out while waiting for it") {
