@@ -130,10 +130,14 @@ public:
     /// was in their queues follow; poll until drained().
     status silence() noexcept {
         connected_ = false;
+        bool silent[qp_slots]{};
+        for (unsigned i = 0; i < qp_slots; ++i)
+            if (qps_[i]) silent[i] = static_cast<bool>(begin_silence(*qps_[i]));
+        if constexpr (fences_together<port_type>) port_->finish_errors();
         status worst{};
         for (unsigned i = 0; i < qp_slots; ++i) {
             if (!qps_[i]) continue;
-            if (qps_[i]->to_error()) {
+            if (silent[i]) {
                 mark_end(i);
                 continue;
             }
@@ -254,6 +258,11 @@ private:
             if (*done < rearm_batch) break;
         }
         return {};
+    }
+
+    static status begin_silence(qp_type& q) noexcept {
+        if constexpr (fences_together<port_type>) return q.begin_error();
+        else return q.to_error();
     }
 
     /// A WR behind all others of a QP in ERR: its flush error tells that everything before it is done, also unsignaled

@@ -128,6 +128,14 @@ concept verbs_port =
         { p.inline_limit() } noexcept -> std::same_as<std::uint32_t>;  // largest inlined payload a QP of this port takes
     };
 
+/// Optional: a port that fences several of its QPs at the price of one. `q.begin_error()` for each, then
+/// `p.finish_errors()`; afterwards it is as if `q.to_error()` had returned ok for those.
+template <class P>
+concept fences_together = requires(P p, typename P::qp q) {
+    { q.begin_error() } noexcept -> std::same_as<status>;
+    { p.finish_errors() } noexcept -> std::same_as<void>;
+};
+
 /// A backend is a cheap handle (copyable) from which ports are opened by the name that the topology gives them.
 template <class B>
 concept verbs_backend = on_axis<B, axis::verbs> && std::copy_constructible<B> && verbs_port<typename B::port> &&

@@ -122,6 +122,11 @@ public:
         return ibv_port{std::move(*device), std::move(domain), origin};
     }
 
+    /// Effects: the QPs whose `begin_error` was ok write no more memory.
+    void finish_errors() const noexcept {
+        if (origin_.soft) ibv_detail::let_every_processor_finish();
+    }
+
     result<port_attributes> query() noexcept { return ibv_detail::query_port(device_.get(), origin_.port, origin_.path); }
 
     /// Returns: a queue of at least `depth` entries; `no_memory` or `invalid_argument` beyond the device's limit.

@@ -83,9 +83,11 @@ public:
             attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
     }
 
+    /// Several QPs at once: begin each, then `port.finish_errors()` is the fence of them all.
+    status begin_error() noexcept { return modify_to(IBV_QPS_ERR); }
     /// A fence: after it returns, the QP writes no memory.
     status to_error() noexcept {
-        const status s = modify_to(IBV_QPS_ERR);
+        const status s = begin_error();
         if (s && origin_.soft) ibv_detail::let_every_processor_finish();
         return s;
     }
