@@ -184,3 +184,24 @@ TEST_CASE("More than two lanes: the list is walked to its end, and the way back 
     REQUIRE(w.transfer(goal += 60));
     exact(w, goal);
 }
+
+TEST_CASE("A port dies between the exchange of blobs and the connection: the channel starts on the backup at once") {
+    for (const std::string port : {"A.nic0.p0", "B.nic0.p0"}) {
+        CAPTURE(port);
+        soft_world<> w;
+        REQUIRE(w.tx->local_info());
+        REQUIRE(w.rx->local_info());
+        REQUIRE(w.command("down " + port));
+        w.a.poll_events(true);  // as another endpoint of the host does now and then
+        w.b.poll_events(true);
+        start(w);
+        const nanoseconds started = w.fabric.now();
+        REQUIRE(w.transfer(20));
+        CHECK(w.fabric.now() - started < 50_ms);
+        CHECK(w.rx->active_lane() == backup);
+        REQUIRE(w.command("up " + port));
+        REQUIRE(w.until([&] { return w.rx->active_lane() == primary; }, 2_s));
+        REQUIRE(w.transfer(60));
+        exact(w, 60);
+    }
+}

@@ -220,6 +220,12 @@ private:
         e.what = kind::connected;
         e.to = lane_id{static_cast<std::uint8_t>(first_usable())};
         this->report(e);
+        // Lanes that did not come up here may have come up there.
+        for (unsigned l = 0; l < this->book_.count(); ++l) {
+            if (this->book_.usable(l)) continue;
+            noticing_ |= 1u << l;
+            notify(l, now);
+        }
         if (!this->book_.any_up()) this->suspend(now);
     }
 

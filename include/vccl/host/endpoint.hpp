@@ -64,7 +64,7 @@ constexpr errc errc_of(wc_status s) noexcept {
 
 }  // namespace detail
 
-/// `Self` has: core(), hot(), on_arrival(), on_flush(), on_message(), shape(), fill(blob), accept(blob), end_all().
+/// `Self` has: core(), hot(), on_arrival(), on_flush(), on_message(), shape(), fill(blob), call(), accept(connection, up), end_all().
 template <class Self, verbs_backend B, class Port, class Group, class Handler, class Detect, class Clock, class Oob>
 class endpoint {
 public:
@@ -97,6 +97,7 @@ public:
         auto peer = decode_blob(remote, own_);
         if (!peer) return peer.error();
         peer_ = *peer;
+        if (status s = self().call(); !s) return s;
         now_ = clock_.now();
         std::uint32_t up = 0;
         for (unsigned l = 0; l < count_; ++l) {
@@ -105,9 +106,9 @@ public:
         }
         for (unsigned l = 0; l < count_; ++l) watch(l);
         const std::uint64_t connection = (own_.nonce ^ peer_.nonce) * 0x9e3779b97f4a7c15u;
-        const status s = self().accept(connection, up);
-        begun_ = static_cast<bool>(s);
-        return s;
+        self().accept(connection, up);
+        begun_ = true;
+        return {};
     }
     bool connected() const noexcept { return begun_ && self().core_state() == channel_state::running; }
 
@@ -249,11 +250,16 @@ private:
         return false;
     }
 
+    static bool in_range(const endpoint_options& o) noexcept {
+        const qp_timers& t = o.timers;
+        return o.lanes != 0 && o.lanes <= max_lanes && o.first_lane < o.lanes && o.window != 0 && o.window <= max_window &&
+            (o.window & (o.window - 1)) == 0 && o.max_chunk != 0 && o.max_chunk <= 1u << 30 && t.timeout <= 31 && t.retry_count <= 7 &&
+            t.rnr_retry <= 7 && t.min_rnr_timer <= 31 && o.give_up_after.count >= 0 && o.peer_grace.count >= 0 && o.ack_delay.count >= 0;
+    }
+
     status open() {
         if (opened_) return {};
-        if (options_.lanes == 0 || options_.lanes > max_lanes || options_.first_lane >= options_.lanes || options_.window == 0 ||
-            options_.window > max_window || (options_.window & (options_.window - 1)) != 0 || options_.max_chunk == 0 || options_.max_chunk > 1u << 30)
-            return errc::invalid_argument;
+        if (!in_range(options_)) return errc::invalid_argument;
         auto ports = self().choose_lanes(context_.shape(), port_);
         if (!ports) return ports.error();
         count_ = ports->size();
@@ -359,7 +365,7 @@ private:
     }
 
     void look_at_fence(unsigned l) noexcept {
-        (void)poll_lane(l);
+        while (poll_lane(l)) {}
         if (!lanes_[l].drained() && now_ < fence_until_[l]) return;
         fencing_ &= ~(1u << l);
         self().core_fenced(l, (unfenceable_ >> l & 1) == 0);

@@ -103,6 +103,12 @@ private:
 
     // --- executor of receiver_core ---
 
+    /// What was said of acknowledgements may have died with the lane: it is said again.
+    void fence(unsigned l) noexcept {
+        base::fence(l);
+        acked_ = nothing_said;
+    }
+
     bool prepare(unsigned l, lane_end& own) noexcept {
         lane<B>& lane = this->lanes_[l];
         if (!lane.renew(core_->lanes()[l].generation)) return false;
@@ -113,13 +119,13 @@ private:
     }
     bool join(unsigned l, const lane_end& peer) noexcept { return static_cast<bool>(this->lanes_[l].connect(peer)); }
 
-
     void mark(unsigned l) noexcept {
         if (this->lanes_[l].room(0)) write_acknowledgement(l, true);
         marks_[l] = this->lanes_[l].account(0).posted;
     }
     bool marked(unsigned l) noexcept { return this->lanes_[l].account(0).retired >= marks_[l]; }
 
+    static constexpr std::uint64_t nothing_said = ~std::uint64_t{0};
     static constexpr std::uint32_t flush_bytes = 8;
 
     result<lane_list> choose_lanes(const topology& t, const Port& policy) const noexcept {
@@ -155,7 +161,8 @@ private:
         return {};
     }
 
-    status accept(std::uint64_t connection, std::uint32_t up) noexcept {
+    status call() noexcept { return {}; }  // the sender does
+    void accept(std::uint64_t connection, std::uint32_t up) noexcept {
         connection_ = connection;
         limit_ = this->options_.window < this->peer_.ring_depth ? this->options_.window : this->peer_.ring_depth;
         typename core_type::options o;
@@ -167,7 +174,6 @@ private:
             if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
         core_->connected(up, this->now_);
         room_ = core_->room();
-        return {};
     }
 
     VCCL_ALWAYS_INLINE bool hot() noexcept {
@@ -359,6 +365,7 @@ private:
     VCCL_NOINLINE void flush(unsigned l, std::uint64_t s, incoming& c) noexcept {
         c.phase = chunk_phase::flushing;
         lane<B>& lane = this->lanes_[l];
+        if (!lane.connected()) return;  // arrived while the lane was being fenced: it goes round again
         work w{};
         w.op = work_op::read;
         w.length = c.bytes < flush_bytes ? c.bytes : flush_bytes;
@@ -398,7 +405,7 @@ private:
     memory staging_memory_;
     std::optional<core_type> core_;
     std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
-    std::uint64_t connection_{}, limit_{}, acked_{}, stale_{};
+    std::uint64_t connection_{}, limit_{}, acked_{}, stale_{};  // acked_: as last told to the sender
     nanoseconds quiet_since_{};
     std::uint64_t marks_[max_lanes]{};
     std::uint64_t flushing_[max_lanes][max_window]{};

@@ -152,9 +152,9 @@ private:
         return {};
     }
 
-    status accept(std::uint64_t connection, std::uint32_t up) noexcept {
+    status call() noexcept { return this->oob_.connect(this->peer_.oob, this->peer_.secret); }
+    void accept(std::uint64_t connection, std::uint32_t up) noexcept {
         connection_ = connection;
-        if (status s = this->oob_.connect(this->peer_.oob, this->peer_.secret); !s) return s;
         core_.emplace(*this, this->core_settings(connection), std::move(log_), Group::count);
         for (unsigned l = 0; l < this->count_; ++l)
             if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
@@ -164,7 +164,6 @@ private:
             if (this->lanes_[l].inline_bytes() < small_) small_ = std::uint64_t{this->lanes_[l].inline_bytes()} + 1;
         most_ = this->options_.max_chunk < small_ ? 0 : this->options_.max_chunk + 1 - small_;
         room_ = core_->room();
-        return {};
     }
 
     VCCL_ALWAYS_INLINE bool hot() noexcept {
