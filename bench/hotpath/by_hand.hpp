@@ -21,7 +21,7 @@ using backend = vccl::testing::loopback<false>;
 
 inline constexpr std::uint32_t chunk_bytes = 64 * 1024;
 /// Receives posted and not ended, and how many are posted a step: while one batch is under way the next is granted.
-inline constexpr unsigned outstanding = 16, step = 8;
+inline constexpr unsigned outstanding = 64, step = 32;
 /// Buffers of a chunk each, at both ends, used in turn: none is used again before its chunk has ended.
 inline constexpr unsigned pieces = 2 * outstanding;
 
@@ -157,7 +157,7 @@ private:
     }
 
     __attribute__((noinline)) void sender_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min(goal, acked_ + 2 * outstanding); sent_ < end; ++sent_) fifo_[sent_ & fifo_mask] = from_[sent_ % pieces];
+        for (const std::uint64_t end = std::min(goal, acked_ + fifo_mask + 1); sent_ < end; ++sent_) fifo_[sent_ & fifo_mask] = from_[sent_ % pieces];
         const auto n = tx_cq_.poll(tx_polled_, poll_batch);
         if (!n) std::abort();
         for (unsigned i = 0; i < *n; ++i) {

@@ -79,7 +79,7 @@ private:
     }
     __attribute__((noinline)) void sender_step(std::uint64_t goal) {
         std::uint64_t s = tx_.next().value;
-        for (const std::uint64_t end = std::min(goal, tx_.acknowledged().value + 2 * outstanding); s < end; ++s)
+        for (const std::uint64_t end = std::min(goal, tx_.acknowledged().value + 64); s < end; ++s)
             if (!tx_.send(from_[s % pieces])) std::abort();
         tx_.progress();
     }

@@ -21,33 +21,33 @@ enum class chunk_phase : std::uint8_t {
     received,
 };
 
-/// The completion that would end a granted chunk in one go; `origin` 0: none would.
+/// The completion that would end a granted chunk in one go.
 struct whole_arrival {
-    std::uint32_t origin{};     ///< low half of the receive's wr_id: kind, lane, QP, generation
-    std::uint32_t immediate{};  ///< epoch, sequence, part 0 of 1
+    std::uint32_t origin{};     ///< low half of the receive's wr_id: kind, lane, QP, generation; 0: no such completion
+    std::uint32_t immediate{};  ///< of the grant: epoch, sequence, part 0 of 1
 };
 
-/// How a chunk was granted, and what has arrived of it: two words, so that a run of chunks is marked with a store each.
-struct granting {
-    std::uint32_t generation{};  ///< of `lane`, when it was granted
-    std::uint32_t epoch{};
-};
-struct arriving {
+/// How far a chunk is; a word, so that a run of chunks is marked with one store each.
+struct chunk_state {
+    std::uint32_t generation{};    ///< of `lane`, when it was granted
     std::uint8_t lane{};
     chunk_phase phase{chunk_phase::waiting};
     std::uint8_t parts : 7 {};     ///< 0: not known yet
     std::uint8_t too_long : 1 {};
     std::uint8_t arrived{};        ///< a bit a part: this is what keeps a replay from counting twice (G1)
-    std::uint32_t bytes{};
 };
-static_assert(sizeof(granting) == 8 && sizeof(arriving) == 8);
+static_assert(sizeof(chunk_state) == 8);
+
+struct chunk_extent {
+    std::uint32_t length{};
+    std::uint32_t bytes{};         ///< that have arrived
+};
 
 /// One posted receive as the ledger remembers it. A line of memory each.
-struct alignas(64) incoming : granting, arriving {
+struct alignas(64) incoming : chunk_state, chunk_extent {
     whole_arrival expected{};
     std::uint64_t addr{};
     memory_region* region{};
-    std::uint32_t length{};
 };
 
 template <class Io, failback_policy Failback>
@@ -57,37 +57,38 @@ class receiver_core : public channel_core<Io> {
 
 public:
     struct options : core_options {
-        unsigned window{64};      ///< power of two
+        unsigned window{64};      ///< receives outstanding at most
         unsigned first_lane{0};   ///< the preferred one; others follow in list order
     };
 
     receiver_core(Io& io, const options& o, Failback failback) noexcept
-        : base(io, o), failback_(failback), mask_(o.window - 1), first_lane_(o.first_lane), active_(o.first_lane), ring_(new incoming[o.window]) {}
+        : base(io, o), failback_(failback), window_(o.window), first_lane_(o.first_lane), active_(o.first_lane), ring_(new incoming[max_window]) {}
 
     // --- the hot path -------------------------------------------------------------------------------------------
 
     std::uint64_t head() const noexcept { return head_; }   ///< everything below has been received
     std::uint64_t tail() const noexcept { return tail_; }   ///< next sequence to be posted
-    std::uint64_t room() const noexcept { return this->over() ? 0 : head_ + mask_ + 1 - tail_; }  ///< receives that it still takes
+    std::uint64_t room() const noexcept { return this->over() ? 0 : head_ + window_ - tail_; }  ///< receives that it still takes
     bool deliverable() noexcept { return head_ != tail_ && at(head_).phase == chunk_phase::received; }
-    bool wants_grant(std::uint64_t limit) const noexcept { return granted_ != tail_ && granted_ - head_ < limit; }
+    bool wants_grant() const noexcept { return granted_ != tail_; }
     bool resuming() const noexcept { return resuming_; }    ///< the next arrival is the first after a failover
-    incoming& at(std::uint64_t s) noexcept { return ring_[s & mask_]; }
-    std::uint64_t contiguous(std::uint64_t s) const noexcept { return mask_ + 1 - (s & mask_); }  ///< chunks from `s` on in one array
+    incoming& at(std::uint64_t s) noexcept { return ring_[s & (max_window - 1)]; }
+    static constexpr std::uint64_t contiguous(std::uint64_t s) noexcept { return max_window - (s & (max_window - 1)); }  ///< chunks from `s` on, side by side
+    std::uint64_t window() const noexcept { return window_; }
     unsigned active() const noexcept { return active_; }
 
     sequence post(std::uint64_t addr, std::uint32_t length, memory_region* region) noexcept {
         incoming& c = at(tail_);
-        static_cast<arriving&>(c) = arriving{};
+        static_cast<chunk_state&>(c) = chunk_state{};
+        static_cast<chunk_extent&>(c) = std::bit_cast<chunk_extent>(std::uint64_t{length});
         c.addr = addr;
-        c.length = length;
         c.region = region;
         return sequence{tail_++};
     }
 
-    /// The next chunk to grant, if there is one within `limit` of the head; then call `granted`.
-    bool next_grant(std::uint64_t limit, std::uint64_t& s) noexcept {
-        while (wants_grant(limit)) {
+    /// The next chunk to grant, if there is one; then call `granted`.
+    bool next_grant(std::uint64_t& s) noexcept {
+        while (wants_grant()) {
             if (at(granted_).phase == chunk_phase::waiting) { s = granted_; return true; }
             ++granted_;
         }
@@ -97,25 +98,31 @@ public:
     /// Effects: binds the chunk to the active lane.
     void granted(std::uint64_t s) noexcept {
         incoming& c = at(s);
-        static_cast<granting&>(c) = grant_mark();
+        c.generation = this->book_[active_].generation;
+        c.expected = {0, immediate::whole(this->epoch_, s).raw};
         c.lane = static_cast<std::uint8_t>(active_);
         c.phase = chunk_phase::granted;
         granted_ = s + 1;
         if (fresh_ < granted_) fresh_ = granted_;
     }
-    granting grant_mark() const noexcept { return {this->book_[active_].generation, this->epoch_}; }
-    arriving fresh_mark() const noexcept {
-        arriving a{};
-        a.lane = static_cast<std::uint8_t>(active_);
-        a.phase = chunk_phase::granted;
-        return a;
+    /// What grants on the active lane are bound to now.
+    std::uint64_t binding() const noexcept { return cts_words::make_binding(this->epoch_, this->book_[active_].generation, active_); }
+    /// The epoch in which a chunk was granted.
+    vccl::epoch epoch_of(const incoming& c) const noexcept {
+        return vccl::epoch{this->epoch_ - ((this->epoch_ - immediate{c.expected.immediate}.epoch()) & immediate::epoch_mask)};
+    }
+    /// The state of a chunk that was just granted for the first time.
+    chunk_state mark() const noexcept {
+        chunk_state c{};
+        c.generation = this->book_[active_].generation;
+        c.lane = static_cast<std::uint8_t>(active_);
+        c.phase = chunk_phase::granted;
+        return c;
     }
 
     /// The chunks [granted, fresh_end) were never granted; none if others come first.
     std::uint64_t next_fresh() const noexcept { return granted_; }
-    std::uint64_t fresh_end(std::uint64_t limit) const noexcept {
-        return granted_ != fresh_ || granted_ - head_ >= limit ? granted_ : tail_ - head_ < limit ? tail_ : head_ + limit;
-    }
+    std::uint64_t fresh_end() const noexcept { return granted_ == fresh_ ? tail_ : granted_; }
     /// Every fresh chunk below `upto` has been granted and marked.
     void granted_run(std::uint64_t upto) noexcept { granted_ = fresh_ = upto; }
     /// Every chunk below `upto` has ended, each by its whole arrival.
@@ -131,13 +138,13 @@ public:
         incoming& c = at(s);
         // The line that drops old news: the chunk is bound to one lane, generation and epoch.
         if (c.phase != chunk_phase::granted || c.lane != lane || (c.generation & 0xffff) != generation ||
-            (c.epoch & immediate::epoch_mask) != imm.epoch())
+            immediate{c.expected.immediate}.epoch() != imm.epoch())
             return arrival::stale;
         const std::uint8_t bit = static_cast<std::uint8_t>(1u << imm.part());
         if (imm.part() >= imm.parts() || (c.parts != 0 && c.parts != imm.parts()) || bytes > c.length - c.bytes) return arrival::violation;
         // The line that prevents a duplicate: a part counts once.
         if (c.arrived & bit) return arrival::violation;
-        c.expected = {};
+        c.expected.origin = 0;
         c.arrived |= bit;
         c.parts = imm.parts() & 15;
         c.bytes += bytes;
@@ -326,7 +333,7 @@ private:
         for (std::uint64_t s = head_; s != tail_; ++s) {
             incoming& c = at(s);
             const bool dead = c.generation <= this->book_[c.lane].dead_generation;
-            if (dead) c.expected = {};
+            if (dead) c.expected.origin = 0;
             if (c.phase == chunk_phase::granted && dead) c.phase = chunk_phase::waiting;
             if (c.phase == chunk_phase::flushing && dead) {
                 c.phase = chunk_phase::waiting;
@@ -464,7 +471,7 @@ private:
     }
 
     Failback failback_;
-    std::uint64_t mask_;
+    std::uint64_t window_;
     unsigned first_lane_, active_;
     std::unique_ptr<incoming[]> ring_;
     std::uint64_t head_{}, granted_{}, fresh_{}, tail_{}, seen_head_{}, barren_head_{~std::uint64_t{0}};

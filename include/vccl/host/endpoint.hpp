@@ -134,7 +134,8 @@ public:
         if (!begun_) return false;
         ++pass_;
         const bool moved = self().hot();
-        if ((pass_ & 3) == 0) poll_others();
+        if (moved && (pass_ & 3) != 0) [[likely]] return true;
+        poll_others();
         if (!moved || (pass_ & 15) == 0) now_ = clock_.now();
         if (now_ >= next_look_ || self().unsettled() || fencing_ != 0) look_after();
         return moved;

@@ -49,7 +49,7 @@ public:
     result<std::uint64_t> outcome(sequence s) const noexcept {
         if (!core_ || s.value >= core_->tail()) return errc::invalid_argument;
         if (s.value >= core_->head()) return core_->over() ? core_->why() : status{errc::would_block};
-        if (core_->tail() - s.value > this->options_.window) return errc::invalid_argument;
+        if (core_->tail() - s.value > core_->window()) return errc::invalid_argument;
         const incoming& c = const_cast<core_type&>(*core_).at(s.value);
         if (c.too_long) return errc::message_too_long;
         return std::uint64_t{c.bytes};
@@ -91,14 +91,15 @@ private:
         if (room.bytes() > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
         if (status s = room.check(); !s) return s;
         room_ = core_->room();
-        if (room_ == 0) return status{errc::would_block, this->options_.window};
+        if (room_ == 0) return status{errc::would_block, static_cast<std::uint32_t>(core_->window())};
         return push(room);
     }
     VCCL_ALWAYS_INLINE sequence push(const memory_view& room) noexcept {
         memory_region& region = *room.region();
+        const std::uint64_t addr = room.addr(), bytes = room.bytes();
         region.hold();
         --room_;
-        return core_->post(room.addr(), static_cast<std::uint32_t>(room.bytes()), &region);
+        return core_->post(addr, static_cast<std::uint32_t>(bytes), &region);
     }
 
     // --- executor of receiver_core ---
@@ -164,10 +165,9 @@ private:
     status call() noexcept { return {}; }  // the sender does
     void accept(std::uint64_t connection, std::uint32_t up) noexcept {
         connection_ = connection;
-        limit_ = this->options_.window < this->peer_.ring_depth ? this->options_.window : this->peer_.ring_depth;
         typename core_type::options o;
         static_cast<core_options&>(o) = this->core_settings(connection);
-        o.window = this->options_.window;
+        o.window = this->options_.window < this->peer_.ring_depth ? this->options_.window : this->peer_.ring_depth;
         o.first_lane = this->options_.first_lane;
         core_.emplace(*this, o, failback_);
         for (unsigned l = 0; l < this->count_; ++l)
@@ -182,8 +182,8 @@ private:
         if (core_->head() != core_->tail()) {
             if (core_->deliverable()) deliver();
             if (core_->may_grant()) {
-                while (grant_run()) moved = true;
-                if (core_->wants_grant(limit_)) moved |= grant_any();
+                while (grant_run(moved)) {}
+                if (core_->wants_grant()) moved |= grant_any();
             }
         }
         room_ = core_->room();
@@ -202,7 +202,7 @@ private:
             r.sequence = s;
             r.bytes = bytes;
             r.lane = lane_id{c.lane};
-            r.epoch = vccl::epoch{c.epoch};
+            r.epoch = core_->epoch_of(c);
             if (too_long) r.outcome = errc::message_too_long;
             this->handler_.on_done(r);
         }
@@ -220,7 +220,8 @@ private:
                 const std::uint64_t window = core_->contiguous(s);
                 incoming* in = &core_->at(s);
                 const completion* const stop = static_cast<std::uint64_t>(end - c) < window ? end : c + window;
-                for (; c != stop; ++c, ++in, ++s) {
+                const incoming* const begin = in;
+                for (; c != stop; ++c, ++in) {
                     const std::uint32_t bytes = c->byte_len;
                     plain = in->expected.origin == static_cast<std::uint32_t>(c->wr_id) && in->expected.immediate == c->immediate &&
                         c->status == wc_status::success && bytes <= in->length;
@@ -228,8 +229,9 @@ private:
                     in->expected.origin = 0;
                     in->bytes = bytes;
                     if constexpr (detail::hears_completions<Handler>) this->handler_.on_polled(*c);
-                    ended(sequence{s}, *in, bytes, false);
+                    ended(sequence{s + static_cast<std::uint64_t>(in - begin)}, *in, bytes, false);
                 }
+                s += static_cast<std::uint64_t>(in - begin);
             }
             if (c != first) {
                 core_->delivered_run(s);
@@ -241,7 +243,7 @@ private:
     /// Writes the CTS slots of all receives that wait for one; a run of neighbours goes out as one WRITE.
     VCCL_NOINLINE bool grant_any() noexcept {
         std::uint64_t s = 0;
-        if (!core_->next_grant(limit_, s)) return false;
+        if (!core_->next_grant(s)) return false;
         const unsigned l = core_->active();
         this->hot_lane_ = l;
         const std::uint64_t binding = cts_words::make_binding(core_->epoch().value, core_->lanes()[l].generation, l);
@@ -256,48 +258,76 @@ private:
                 w.check = check_of(w);
                 core_->granted(s);
                 ++n;
-            } while (n < wrap && core_->next_grant(limit_, s) && s == first + n);
+            } while (n < wrap && core_->next_grant(s) && s == first + n);
             if (!write_slots(l, first, n)) return true;
-        } while (core_->next_grant(limit_, s));
+        } while (core_->next_grant(s));
         acked_ = core_->head();
         return true;
     }
 
-    /// The common case in one tight loop: chunks that were never granted before, up to the end of the ring. Prepares what
-    /// arrivals() compares. Returns true if it granted any.
-    VCCL_ALWAYS_INLINE bool grant_run() noexcept {
-        const std::uint64_t first = core_->next_fresh();
-        std::uint64_t count = core_->fresh_end(limit_) - first;
-        const unsigned l = core_->active(), port = this->slots_[l];
-        if (count == 0 || !this->lanes_[l].room(0)) return false;
+    /// What a run needs to know of the active lane in the present epoch; made anew when they change.
+    struct run_plan {
+        std::uint64_t binding{};
+        lane<B>* on{};
+        std::uint32_t port{};     ///< the lane's, in every registration
+        /// `origin` of whole arrivals in host memory and in GPU memory: 0 where there is something to flush.
+        std::uint32_t origins[2]{};
+        std::uint64_t mark{};     ///< a `chunk_state` as the word that it is
+        work write{};
+    };
+    VCCL_COLD void make_plan(std::uint64_t binding) noexcept {
+        const unsigned l = core_->active();
+        plan_ = run_plan{binding, &this->lanes_[l], this->slots_[l], {}, std::bit_cast<std::uint64_t>(core_->mark()), {}};
+        if (Group::count == 1 && this->options_.flush != flush_mode::always) plan_.origins[0] = plan_.on->arrival_origin(0);
+        if (Group::count == 1 && this->options_.flush == flush_mode::none) plan_.origins[1] = plan_.on->arrival_origin(0);
+        plan_.write.op = work_op::write;
+        plan_.write.lkey = staging_memory_.region()->local[plan_.port];
+        plan_.write.rkey = rkey{this->peer_.lane[l].ring_rkey};
+        this->hot_lane_ = l;
+    }
+
+    /// The common case in one tight loop: chunks that were never granted before, up to where a ring begins anew. Prepares
+    /// what arrivals() compares. Returns true if there may be more.
+    VCCL_ALWAYS_INLINE bool grant_run(bool& moved) noexcept {
+        const std::uint64_t first = core_->next_fresh(), fresh = core_->fresh_end() - first;
+        const std::uint64_t binding = core_->binding();
+        if (binding != plan_.binding) [[unlikely]] make_plan(binding);
+        const auto run = plan_.on->begin_run(0, wr_kind::grant, plan_.write);
+        if (fresh == 0 || run.credit == 0) return false;
+        std::uint64_t count = fresh;
         for (const std::uint64_t most : {this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)), core_->contiguous(first)})
             if (count > most) count = most;
-        const granting mark = core_->grant_mark();
-        const arriving fresh = core_->fresh_mark();
-        const std::uint64_t binding = cts_words::make_binding(mark.epoch, mark.generation, l), acked = core_->head();
-        const std::uint64_t shared = cts_shared_mix(binding, acked);
-        const std::uint32_t origin = this->lanes_[l].arrival_origin(0);
-        // Whole arrivals of host memory and of GPU memory: none where there is something to flush.
-        const std::uint32_t origins[2] = {Group::count == 1 && this->options_.flush != flush_mode::always ? origin : 0,
-                                          Group::count == 1 && this->options_.flush == flush_mode::none ? origin : 0};
-        std::uint32_t imm = immediate::whole(mark.epoch, first).raw;
+        const std::uint64_t acked = core_->head(), shared = cts_shared_mix(binding, acked);
+        const std::uint32_t port = plan_.port;
+        const std::uint64_t mark = plan_.mark;
+        std::uint32_t imm = immediate::whole(cts_words::epoch_of(binding), first).raw;
         std::uint64_t s = first, own = cts_sequence_mix(first);
         incoming* in = &core_->at(first);
         cts_slot* slot = &staging_[first & (max_window - 1)];
+        work& w = plan_.write;
+        w.local_addr = reinterpret_cast<std::uint64_t>(slot);
         for (incoming* const end = in + count; in != end; ++in, ++slot, ++s) {
             memory_region& region = *in->region;
+            in->expected.origin = plan_.origins[region.device];
             const std::uint64_t room = cts_words::make_room(in->length, region.remote[port].value);
             slot->words = {s, in->addr, room, binding, acked, cts_own_mix(own, in->addr, room) + shared};
-            static_cast<granting&>(*in) = mark;
-            static_cast<arriving&>(*in) = fresh;
-            in->expected = {origins[region.device], imm};
+            in->expected.immediate = imm;
+            static_cast<chunk_state&>(*in) = std::bit_cast<chunk_state>(mark);
             own += cts_sequence_step;
             imm += immediate::one_sequence;
         }
         core_->granted_run(s);
-        this->hot_lane_ = l;
-        if (write_slots(l, first, count)) acked_ = acked;
-        return true;
+        moved = true;
+        w.remote_addr = this->peer_.ring_addr + sizeof(ack_line) + (first & (this->peer_.ring_depth - 1)) * sizeof(cts_slot);
+        w.length = static_cast<std::uint32_t>((count - 1) * sizeof(cts_slot) + offsetof(cts_slot, pad));
+        w.flags = w.length <= plan_.on->inline_bytes() ? work_flags::inlined : work_flags::none;
+        if (!run.post(w)) [[unlikely]] {
+            this->core_fault(this->hot_lane_, fault_cause::local_error, wc_status::success);
+            return false;
+        }
+        plan_.on->end_run(0, 1);
+        acked_ = acked;
+        return count != fresh;
     }
     /// Do bytes in this memory count only after a flush?
     bool must_flush(const incoming& c) const noexcept {
@@ -387,7 +417,7 @@ private:
     void end_all() noexcept {
         room_ = 0;
         for (std::uint64_t s = core_->head(); s != core_->tail(); ++s) {
-            core_->at(s).expected = {};
+            core_->at(s).expected.origin = 0;
             core_->at(s).region->drop();
         }
     }
@@ -403,9 +433,10 @@ private:
     Failback failback_;
     std::unique_ptr<cts_slot[]> staging_;
     memory staging_memory_;
+    run_plan plan_{};
     std::optional<core_type> core_;
     std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
-    std::uint64_t connection_{}, limit_{}, acked_{}, stale_{};  // acked_: as last told to the sender
+    std::uint64_t connection_{}, acked_{}, stale_{};  // acked_: as last told to the sender
     nanoseconds quiet_since_{};
     std::uint64_t marks_[max_lanes]{};
     std::uint64_t flushing_[max_lanes][max_window]{};

@@ -107,6 +107,11 @@ private:
 
     // --- executor of sender_core ---
 
+    void fence(unsigned l) noexcept {
+        base::fence(l);
+        plan_.on = nullptr;
+    }
+
     /// The receiver offers a new half of a lane that is fenced here: reset, climb, answer with ours.
     bool rebuild(unsigned l, const lane_end& peer, std::uint32_t generation, lane_end& own) noexcept {
         lane<B>& lane = this->lanes_[l];
@@ -170,13 +175,16 @@ private:
         bool moved = this->poll_hot(this->hot_lane_);
         if (core_->over()) [[unlikely]] return moved;
         std::uint64_t acked = std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire);
-        run_end end = Group::count == 1 ? run_end::more : run_end::unusual;
-        while (end == run_end::more) {
-            end = post_run(acked);
-            moved |= end == run_end::more;
+        run_end end = run_end::unusual;
+        if constexpr (Group::count == 1) {
+            do end = post_run(acked, moved);
+            while (end == run_end::more);
         }
-        moved |= acknowledged_to(acked);
-        if (end == run_end::unusual) moved |= post_any();
+        if (acked > core_->acked()) {
+            core_->acknowledge(acked, [this](sequence s, outgoing& o) { retired(s, o); });
+            moved = true;
+        }
+        if (end == run_end::unusual) [[unlikely]] moved |= post_any();
         if (!moved && core_->outstanding()) moved = scan();
         room_ = core_->room();
         return moved;
@@ -200,40 +208,55 @@ private:
 
     enum class run_end : std::uint8_t { more, idle, unusual };  ///< how a run ended: try again, nothing to post, post_any()
 
+    /// What a run needs to know of the lane and epoch that grants name; made anew when they name others.
+    struct run_plan {
+        std::uint64_t binding{};
+        lane<B>* on{};          ///< null: no plan
+        std::uint32_t port{};   ///< the lane's, in every registration
+        std::uint64_t mark{};   ///< a `posting` as the word that it is
+        work write{};
+    };
+    VCCL_COLD bool make_plan(std::uint64_t binding) noexcept {
+        plan_.on = nullptr;
+        if (!core_->alive(binding)) return false;
+        const unsigned l = cts_words::lane_of(binding);
+        plan_ = run_plan{binding, &this->lanes_[l], this->slots_[l], std::bit_cast<std::uint64_t>(core_->mark(l)), {}};
+        plan_.write.op = work_op::write_imm;
+        return true;
+    }
+
     /// The common case in one tight loop: fresh chunks in one piece, granted in one epoch on one lane, up to where a ring
-    /// begins anew. Stops at whatever else there is. Raises `acked_upto` to what the grants say.
-    VCCL_ALWAYS_INLINE run_end post_run(std::uint64_t& acked_upto) noexcept {
-        const std::uint64_t first = core_->fresh();
-        std::uint64_t count = core_->tail() - first;
-        if (count == 0) return core_->all_posted() ? run_end::idle : run_end::unusual;
+    /// begins anew. Stops at whatever else there is. Raises `acked_upto` to what the grants say, sets `moved` if it posted.
+    VCCL_ALWAYS_INLINE run_end post_run(std::uint64_t& acked_upto, bool& moved) noexcept {
+        const std::uint64_t first = core_->fresh(), fresh = core_->tail() - first;
+        if (fresh == 0) return core_->all_posted() ? run_end::idle : run_end::unusual;
         cts_slot* slot = &ring_->slots[first & (max_window - 1)];
         if (word_of<&cts_words::sequence>(*slot) != first) return run_end::idle;
         const std::uint64_t binding = word_of<&cts_words::binding>(*slot);
-        if (!core_->alive(binding)) [[unlikely]] return run_end::unusual;
+        if ((binding != plan_.binding || !plan_.on) && !make_plan(binding)) [[unlikely]] return run_end::unusual;
 
-        const unsigned l = cts_words::lane_of(binding), port = this->slots_[l];
-        work w{};
-        w.op = work_op::write_imm;
+        work& w = plan_.write;
         w.immediate = immediate::whole(cts_words::epoch_of(binding), first).raw - immediate::one_sequence;
-        const auto run = this->lanes_[l].begin_run(0, wr_kind::data, w);
+        const auto run = plan_.on->begin_run(0, wr_kind::data, w);
+        const std::uint32_t port = plan_.port;
+        const std::uint64_t mark = plan_.mark;
+        std::uint64_t count = fresh;
         for (const std::uint64_t most : {run.credit, max_window - (first & (max_window - 1)), core_->contiguous(first)})
             if (count > most) count = most;
-        const posting mark = core_->mark(l);
         outgoing* o = &core_->at(first);
-        std::uint64_t acked = 0, shared = cts_shared_mix(binding, acked), own = cts_sequence_mix(first);
-        cts_slot* const begin = slot;
+        std::uint64_t acked = word_of<&cts_words::acked>(*slot), shared = cts_shared_mix(binding, acked), own = cts_sequence_mix(first);
         bool ok = true;
+        cts_slot* const begin = slot;
         for (cts_slot* const end = slot + count; slot != end; ++slot, ++o, own += cts_sequence_step) {
-            if (word_of<&cts_words::binding>(*slot) != binding) [[unlikely]] break;
+            // The check tells all: written for this sequence, on this binding, with the acknowledgement of the slot before.
             const std::uint64_t addr = word_of<&cts_words::addr>(*slot), room = word_of<&cts_words::room>(*slot);
             const std::uint64_t check = word_of<&cts_words::check>(*slot) - cts_own_mix(own, addr, room);
-            if (const std::uint64_t a = word_of<&cts_words::acked>(*slot); a != acked) [[unlikely]] {
-                shared = cts_shared_mix(binding, a);
+            if (check != shared) [[unlikely]] {
+                const std::uint64_t newer = word_of<&cts_words::acked>(*slot);
+                shared = cts_shared_mix(binding, newer);
                 if (check != shared) break;
-                acked = a;
-                if (a > acked_upto) acked_upto = a;
+                acked = newer;
             }
-            if (check != shared) break;
             if (o->length > cts_words::length_of(room)) [[unlikely]] break;
             w.local_addr = o->addr;
             w.lkey = o->region->local[port];
@@ -243,19 +266,20 @@ private:
             w.immediate += immediate::one_sequence;
             w.flags = o->flags;
             if (!run.post(w)) [[unlikely]] { ok = false; break; }
-            static_cast<posting&>(*o) = mark;
+            static_cast<posting&>(*o) = std::bit_cast<posting>(mark);
         }
         const std::uint64_t posted = static_cast<std::uint64_t>(slot - begin);
-        this->lanes_[l].end_run(0, posted);
-        if (posted != 0) {
-            core_->posted_run(first + posted);
-            this->hot_lane_ = l;
-        }
+        if (posted == 0 && ok) return run_end::unusual;
+        if (acked_upto < acked) acked_upto = acked;
+        plan_.on->end_run(0, posted);
+        core_->posted_run(first + posted);
+        this->hot_lane_ = cts_words::lane_of(binding);
+        moved = true;
         if (!ok) [[unlikely]] {
-            core_->posted(first + posted, l);
-            this->core_fault(l, fault_cause::local_error, wc_status::success);
+            core_->posted(first + posted, this->hot_lane_);
+            this->core_fault(this->hot_lane_, fault_cause::local_error, wc_status::success);
         }
-        return posted != 0 ? run_end::more : run_end::unusual;
+        return posted == fresh ? run_end::idle : run_end::more;
     }
 
     /// Nothing to post, but chunks to be acknowledged: grants that lie ahead carry acknowledgements, too.
@@ -281,7 +305,7 @@ private:
                 word_of<&cts_words::binding>(slot),  word_of<&cts_words::acked>(slot), word_of<&cts_words::check>(slot)};
     }
 
-    VCCL_ALWAYS_INLINE bool acknowledged_to(std::uint64_t upto) noexcept {
+    VCCL_NOINLINE bool acknowledged_to(std::uint64_t upto) noexcept {
         if (upto <= core_->acked()) return false;
         core_->acknowledge(upto, [this](sequence s, outgoing& o) { retired(s, o); });
         return true;
@@ -360,6 +384,7 @@ private:
     Log log_;
     std::unique_ptr<ring> ring_;
     memory ring_memory_;
+    run_plan plan_{};
     std::uint64_t room_{};          ///< chunks that the rollback FIFO takes before hot() looks again; 0 while not connected
     std::uint64_t small_{}, most_{};///< chunks below the first are inlined; send() takes [small_, small_ + most_) at once
     std::optional<core_type> core_;

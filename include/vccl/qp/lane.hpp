@@ -142,13 +142,15 @@ public:
                 continue;
             }
             const status s = qps_[i]->destroy();
-            if (s) { qps_[i].reset(); accounts_[i] = {}; }
+            if (s) qps_[i].reset();
             else worst = s;
         }
         return worst;
     }
+    /// Have all completions been polled? Of a QP that is gone there come no more than already lie in the CQ.
     bool drained() const noexcept {
-        for (const auto& a : accounts_) if (!a.drained()) return false;
+        for (unsigned i = 0; i < qp_slots; ++i)
+            if (qps_[i] && !accounts_[i].drained()) return false;
         return true;
     }
 
@@ -213,7 +215,7 @@ public:
     /// Effects: `count` immediates have consumed as many receives of data QP `i`; once a batch is missing it gets them back.
     void arrived(unsigned i, unsigned count) noexcept {
         accounts_[i].receives -= count;
-        if (accounts_[i].receives + rearm_batch <= shape_.recv_depth && connected_) (void)post_arrivals(i);
+        if (connected_) (void)post_arrivals(i);
     }
 
     /// Effects: sends a control message on this lane. would_block: the NIC has not completed the earlier ones. busy: the
@@ -238,6 +240,7 @@ public:
     /// A control message that came in: its buffer goes back with `repost_control`.
     const control_message& control_buffer(std::uint64_t slot) const noexcept { return buffers_[slot]; }
     status repost_control(std::uint64_t slot) noexcept {
+        if (!qps_[control_index]) return errc::not_connected;
         recv_work r{};
         r.wr_id = wr_id::make(wr_kind::control_recv, id_, control_index, generation_, slot).raw;
         r.addr = reinterpret_cast<std::uint64_t>(&buffers_[slot]);
@@ -250,7 +253,7 @@ public:
 
 private:
     /// Effects: fills data QP `i` up with receives, in whole batches.
-    VCCL_NOINLINE status post_arrivals(unsigned i) noexcept {
+    status post_arrivals(unsigned i) noexcept {
         while (accounts_[i].receives + rearm_batch <= shape_.recv_depth) {
             auto done = qps_[i]->post_recv(std::span<const recv_work>(&arrivals_[i * rearm_batch], rearm_batch));
             if (!done) return done.error();
