@@ -59,7 +59,7 @@ void stream_receiver(B backend, topology t, port_id primary, board& b) {
         }
         rx.progress() ? idle.something() : idle.nothing();
     }
-    if (rx.health().code != errc::closed) give_up("receiver", rx.health());
+    if (rx.health().code != errc::closed) give_up("receiver (" + std::to_string(rx.health().detail) + ")", rx.health());
     b.done[1] = 1;
 }
 

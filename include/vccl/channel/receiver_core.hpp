@@ -273,6 +273,8 @@ public:
         if (now - last_tick_ > this->book_.times().progress_timeout / 2) {
             this->forgive(now);
             for (nanoseconds& m : marked_at_) m = now;
+            for (unsigned l = 0; l < this->book_.count(); ++l)
+                if (this->book_[l].health == lane_health::verifying) this->book_[l].next_try = now + this->book_.times().probe_timeout;
         }
         last_tick_ = now;
         if (!this->still_worth_it(now, this->state_ == channel_state::fencing || this->state_ == channel_state::announcing)) return;

@@ -88,8 +88,11 @@ public:
         return add(fresh);
     }
 
-    /// Takes what the ports have to report and publishes it. Cheap when there is nothing; call it now and then.
-    void poll_events(bool query_all) noexcept {
+    /// Takes what the ports have to report and publishes it. Cheap when there is nothing; call it now and then. With
+    /// `look`, ports that are down are asked, too, which makes good a missing PORT_ACTIVE. A port that is up is never
+    /// asked: a driver may hold the answer back while an administrator's command is under way (RoCE ports wait for the
+    /// kernel's network lock), and its failure is found by other means.
+    void poll_events(bool look) noexcept {
         std::unique_lock lock(events_mutex_, std::try_to_lock);
         if (!lock) return;
         for (unsigned i = 0; i < open_ports(); ++i) {
@@ -99,12 +102,20 @@ public:
                 auto e = p.port.next_event();
                 if (!e || e->what == async_event::kind::none) break;
                 changed = true;
-                if (e->what == async_event::kind::port_error) p.down_events.fetch_add(1, std::memory_order_relaxed);
-                if (e->what == async_event::kind::gid_change || e->what == async_event::kind::lid_change) p.gid_events.fetch_add(1, std::memory_order_relaxed);
-                if (e->what == async_event::kind::device_fatal || e->what == async_event::kind::cq_error) p.device_events.fetch_add(1, std::memory_order_relaxed);
+                switch (e->what) {
+                    case async_event::kind::port_error:
+                        p.down_events.fetch_add(1, std::memory_order_relaxed);
+                        p.up.store(false);
+                        break;
+                    case async_event::kind::port_active: p.up.store(true); break;
+                    case async_event::kind::gid_change:
+                    case async_event::kind::lid_change: p.gid_events.fetch_add(1, std::memory_order_relaxed); break;
+                    case async_event::kind::device_fatal:
+                    case async_event::kind::cq_error: p.device_events.fetch_add(1, std::memory_order_relaxed); break;
+                    default: break;
+                }
             }
-            // A missing PORT_ACTIVE is made good by looking.
-            if (changed || query_all) changed |= refresh(p);
+            if (look && !p.up.load()) changed |= refresh(p);
             if (changed) p.changes.fetch_add(1, std::memory_order_release);
         }
     }

@@ -171,7 +171,7 @@ protected:
     }
 
     static constexpr nanoseconds drain_time{20'000'000};
-    static constexpr nanoseconds query_interval{50'000'000};
+    static constexpr nanoseconds query_interval{100'000'000};
     static constexpr nanoseconds oob_interval{200'000};
 
     Self& self() noexcept { return static_cast<Self&>(*this); }

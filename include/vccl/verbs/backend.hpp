@@ -131,7 +131,7 @@ concept verbs_port =
 /// Optional: a port that fences several of its QPs at the price of one. `q.begin_error()` for each, then
 /// `p.finish_errors()`; afterwards it is as if `q.to_error()` had returned ok for those.
 template <class P>
-concept fences_together = requires(P p, typename P::qp q) {
+concept fences_together = requires(const P p, typename P::qp q) {
     { q.begin_error() } noexcept -> std::same_as<status>;
     { p.finish_errors() } noexcept -> std::same_as<void>;
 };
