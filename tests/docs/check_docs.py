@@ -3,7 +3,7 @@
 
     check_docs.py snippets SOURCE CXX            every C++ block compiles
     check_docs.py words    SOURCE                names in tables are those of the headers; links lead somewhere
-    check_docs.py layouts  SOURCE CXX            offsets in tables are those of the structures
+    check_docs.py layouts  SOURCE CXX            offsets and times in tables are those of the structures
     check_docs.py program  SOURCE CXX BUILD SCRATCH [FLAGS]   the README's program, built as it says, prints what it says
 
 A C++ block is a file if it begins with #include; else it stands at namespace scope, or in a function if its fence says
@@ -146,9 +146,13 @@ def layouts(cxx):
         all_ones, less = (1 << (int(high) - int(low) + 1)) - 1, 1 if field == "parts" else 0
         text += f"static_assert(vccl::immediate{{{all_ones << int(low)}u}}.{field}() == {all_ones + less});\n"
         text += f"static_assert(vccl::immediate{{~{all_ones << int(low)}u}}.{field}() == {less});\n"
-    if text.count("offsetof") < 40 or text.count("immediate") < 10:
+    units = {"µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    for name, count, unit in re.findall(r"^\| `(\w+)` \| (\d+) (µs|ms|s) \|", read(source / "docs/protocol.md"), re.M):
+        of = "endpoint_options" if name in ("give_up_after", "peer_grace", "ack_delay") else "detection_times"
+        text += f"static_assert(vccl::{of}{{}}.{name} == vccl::nanoseconds{{{int(count) * units[unit]}}});\n"
+    if text.count("offsetof") < 40 or text.count("immediate") < 10 or text.count("nanoseconds") < 8:
         problems.append("docs/protocol.md: the layout tables are gone")
-    compile_text(cxx, "a layout of docs/protocol.md", f"#include <vccl/host/blob.hpp>\n{text}")
+    compile_text(cxx, "a layout of docs/protocol.md", f"#include <vccl/host/endpoint.hpp>\n{text}")
 
 
 def program(cxx, build, scratch, flags=""):
