@@ -62,7 +62,7 @@ inline bool parse_address(std::string_view text, socket_address& out) noexcept {
     text.substr(colon + 1).copy(digits, sizeof digits - 1);
     char* end = nullptr;
     const unsigned long port = std::strtoul(digits, &end, 10);
-    if (*end != '\0' || port > 65535) return false;
+    if (digits[0] < '0' || digits[0] > '9' || *end != '\0' || port > 65535) return false;
     const bool six = host.size() > 2 && host.front() == '[' && host.back() == ']';
     if (six) host = host.substr(1, host.size() - 2);
     if (host.empty() || host.size() >= sizeof buffer) return false;
