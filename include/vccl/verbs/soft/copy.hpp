@@ -11,8 +11,21 @@
 
 namespace vccl::inline v0::verbs::soft_detail {
 
-/// Up to this many bytes every word is an atomic access.
+/// Up to this many bytes every word is an atomic access. Longer messages that are polled all the same (a run of grants)
+/// have checks by which their readers recognise torn ones; the thread sanitizer cannot know that.
+#if defined(__SANITIZE_THREAD__)
+#define VCCL_SOFT_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define VCCL_SOFT_THREAD_SANITIZER 1
+#endif
+#endif
+#ifdef VCCL_SOFT_THREAD_SANITIZER
+inline constexpr std::size_t short_message = 256 * 64;
+#undef VCCL_SOFT_THREAD_SANITIZER
+#else
 inline constexpr std::size_t short_message = 256;
+#endif
 
 template <class Word>
 inline void copy_word(std::byte* to, const std::byte* from) noexcept {
