@@ -48,6 +48,7 @@ class by_hand {
     backend::port port_{*wire_.open("p")};
     backend::cq tx_cq_{*port_.create_cq(1024)}, rx_cq_{*port_.create_cq(1024)};
     std::vector<backend::qp> tx_qp_, rx_qp_;
+    slot line_{};  ///< at the sender: an acknowledgement that travels alone
     std::vector<slot> ring_ = std::vector<slot>(ring_mask + 1), staged_ = std::vector<slot>(ring_mask + 1);
     std::vector<std::byte> bytes_ = std::vector<std::byte>(pieces * chunk_bytes);
     buffer from_[pieces], to_[pieces];
@@ -58,7 +59,7 @@ class by_hand {
     vccl::work write_{};
     vccl::completion tx_polled_[poll_batch]{};
 
-    std::uint64_t recv_posted_ = 0, granted_ = 0, received_ = 0, rx_marks_ = 0, rx_limit_ = depth;
+    std::uint64_t recv_posted_ = 0, granted_ = 0, received_ = 0, told_ = 0, rx_marks_ = 0, rx_limit_ = depth;
     receive ledger_[ring_mask + 1]{};
     std::uint64_t rx_chunks_ = 0, rx_bytes_ = 0;
     unsigned owed_[Qps]{};
@@ -124,6 +125,7 @@ private:
             rx_bytes_ += ledger_[received_ & ring_mask].bytes;
         }
         if (granted_ != recv_posted_) grant();
+        else if (told_ != received_) tell();
     }
 
     void arrived(const vccl::completion& c) {
@@ -142,14 +144,28 @@ private:
         --r.parts_left;
     }
 
+    /// An acknowledgement on its own: no receive was posted for it to ride on.
+    void tell() {
+        if (rx_marks_ == rx_limit_) return;
+        told_ = received_;
+        grant_.local_addr = reinterpret_cast<std::uint64_t>(&told_);
+        grant_.remote_addr = reinterpret_cast<std::uint64_t>(&line_.acked);
+        grant_.length = sizeof told_;
+        post_grant();
+    }
+
     void grant() {
         if (rx_marks_ == rx_limit_) return;
         const std::uint64_t first = granted_;
+        told_ = received_;
         do staged_[granted_ & ring_mask].acked = received_;
         while (++granted_ != recv_posted_ && (granted_ & ring_mask) != 0);
         grant_.local_addr = reinterpret_cast<std::uint64_t>(&staged_[first & ring_mask]);
         grant_.remote_addr = reinterpret_cast<std::uint64_t>(&ring_[first & ring_mask]);
         grant_.length = static_cast<std::uint32_t>((granted_ - first) * sizeof(slot));
+        post_grant();
+    }
+    void post_grant() {
         grant_.wr_id = ++rx_marks_;
         grant_.flags = grant_.length <= 256 ? vccl::work_flags::inlined : vccl::work_flags::none;
         if (rx_marks_ % (depth / 4) == 0) grant_.flags = grant_.flags | vccl::work_flags::signaled;
@@ -165,14 +181,19 @@ private:
             if (c.status != vccl::wc_status::success) std::abort();
             tx_limit_[c.wr_id >> 56] = (c.wr_id & 0xffffffffffffff) + depth;
         }
+        acknowledged(std::atomic_ref(line_.acked).load(std::memory_order_acquire));
         for (; posted_ != sent_; ++posted_) {
             slot& s = ring_[posted_ & ring_mask];
             if (std::atomic_ref(s.sequence).load(std::memory_order_acquire) != posted_) break;
-            for (; acked_ < s.acked; ++acked_) {
-                ++tx_chunks_;
-                tx_bytes_ += fifo_[acked_ & fifo_mask].length;
-            }
+            acknowledged(s.acked);
             if (!post(fifo_[posted_ & fifo_mask], s)) break;
+        }
+    }
+
+    void acknowledged(std::uint64_t upto) {
+        for (; acked_ < upto; ++acked_) {
+            ++tx_chunks_;
+            tx_bytes_ += fifo_[acked_ & fifo_mask].length;
         }
     }
 

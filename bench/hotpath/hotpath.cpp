@@ -176,7 +176,7 @@ int table(const char* self) {
                 return 1;
             }
         }
-        std::printf("%-6d %10.0f %10.0f %10.0f %10.0f %8.2f %8.2f\n", i == 0 ? 1 : 4, ours[i][0], hand[i][0], ours[i][1], hand[i][1],
+        std::printf("%-6d %10.1f %10.1f %10.1f %10.1f %8.3f %8.3f\n", i == 0 ? 1 : 4, ours[i][0], hand[i][0], ours[i][1], hand[i][1],
                     ours[i][0] / hand[i][0], ours[i][1] / hand[i][1]);
     }
     if (!audit(self)) return 1;

@@ -41,6 +41,9 @@ static_assert(sizeof(chunk_state) == 8);
 struct chunk_extent {
     std::uint32_t length{};
     std::uint32_t bytes{};         ///< that have arrived
+
+    /// The same as cts_words::make_room(length, rkey) while nothing has arrived.
+    std::uint64_t fresh_room(std::uint32_t rkey) const noexcept { return std::bit_cast<std::uint64_t>(*this) | std::uint64_t{rkey} << 32; }
 };
 
 /// One posted receive as the ledger remembers it. A line of memory each.
@@ -77,10 +80,10 @@ public:
     std::uint64_t window() const noexcept { return window_; }
     unsigned active() const noexcept { return active_; }
 
-    sequence post(std::uint64_t addr, std::uint32_t length, memory_region* region) noexcept {
+    sequence post(std::uint64_t addr, std::uint64_t length, memory_region* region) noexcept {
         incoming& c = at(tail_);
         static_cast<chunk_state&>(c) = chunk_state{};
-        static_cast<chunk_extent&>(c) = std::bit_cast<chunk_extent>(std::uint64_t{length});
+        static_cast<chunk_extent&>(c) = std::bit_cast<chunk_extent>(length);
         c.addr = addr;
         c.region = region;
         return sequence{tail_++};

@@ -36,7 +36,7 @@ public:
     /// Effects: posts a receive; never blocks; the grant goes out in progress(). Errors: not_connected, would_block (the
     /// window is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> recv(const memory_view& room) noexcept {
-        if (room_ == 0 || !room.good() || room.bytes() > this->options_.max_chunk) [[unlikely]] return recv_unusual(room);
+        if (room_ == 0 || !room.good() || room.bytes() > most_) [[unlikely]] return recv_unusual(room);
         return push(room);
     }
 
@@ -99,7 +99,7 @@ private:
         const std::uint64_t addr = room.addr(), bytes = room.bytes();
         region.hold();
         --room_;
-        return core_->post(addr, static_cast<std::uint32_t>(bytes), &region);
+        return core_->post(addr, bytes, &region);
     }
 
     // --- executor of receiver_core ---
@@ -173,26 +173,25 @@ private:
         for (unsigned l = 0; l < this->count_; ++l)
             if (!this->port_of(l).up.load()) core_->port_changed(l, false, this->now_);
         core_->connected(up, this->now_);
+        most_ = this->options_.max_chunk;
         room_ = core_->room();
     }
 
     VCCL_ALWAYS_INLINE bool hot() noexcept {
         bool moved = this->poll_hot(this->hot_lane_);
-        if (core_->over()) [[unlikely]] return moved;
-        if (core_->head() != core_->tail()) {
-            if (core_->deliverable()) deliver();
-            if (core_->may_grant()) {
-                while (grant_run(moved)) {}
-                if (core_->wants_grant()) moved |= grant_any();
-            }
-        }
+        if (core_->deliverable()) [[unlikely]] deliver();
         room_ = core_->room();
+        if (core_->wants_grant() && core_->may_grant()) {
+            while (grant_run(moved)) {}
+            if (core_->wants_grant()) moved |= grant_any();
+        }
         if (moved) quiet_since_ = this->now_;
         else if (acked_ != core_->head() && this->now_ - quiet_since_ >= this->options_.ack_delay) acknowledge();
         return moved;
     }
 
     VCCL_NOINLINE void deliver() noexcept {
+        if (core_->over()) return;
         core_->deliver([this](sequence s, incoming& c) { ended(s, c, c.bytes, c.too_long); });
     }
     VCCL_ALWAYS_INLINE void ended(sequence s, const incoming& c, std::uint32_t bytes, bool too_long) noexcept {
@@ -217,16 +216,18 @@ private:
             const completion* const first = c;
             std::uint64_t s = core_->head();
             for (bool plain = true; plain && c != end;) {
-                const std::uint64_t window = core_->contiguous(s);
+                std::uint64_t count = static_cast<std::uint64_t>(end - c);
+                for (const std::uint64_t most : {core_->next_fresh() - s, core_->contiguous(s)})
+                    if (count > most) count = most;
+                if (count == 0) break;
                 incoming* in = &core_->at(s);
-                const completion* const stop = static_cast<std::uint64_t>(end - c) < window ? end : c + window;
+                const completion* const stop = c + count;
                 const incoming* const begin = in;
                 for (; c != stop; ++c, ++in) {
                     const std::uint32_t bytes = c->byte_len;
                     plain = in->expected.origin == static_cast<std::uint32_t>(c->wr_id) && in->expected.immediate == c->immediate &&
                         c->status == wc_status::success && bytes <= in->length;
                     if (!plain) break;
-                    in->expected.origin = 0;
                     in->bytes = bytes;
                     if constexpr (detail::hears_completions<Handler>) this->handler_.on_polled(*c);
                     ended(sequence{s + static_cast<std::uint64_t>(in - begin)}, *in, bytes, false);
@@ -297,26 +298,13 @@ private:
         std::uint64_t count = fresh;
         for (const std::uint64_t most : {this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)), core_->contiguous(first)})
             if (count > most) count = most;
-        const std::uint64_t acked = core_->head(), shared = cts_shared_mix(binding, acked);
-        const std::uint32_t port = plan_.port;
-        const std::uint64_t mark = plan_.mark;
-        std::uint32_t imm = immediate::whole(cts_words::epoch_of(binding), first).raw;
-        std::uint64_t s = first, own = cts_sequence_mix(first);
-        incoming* in = &core_->at(first);
-        cts_slot* slot = &staging_[first & (max_window - 1)];
+        const std::uint64_t acked = core_->head();
+        cts_slot* const slot = &staging_[first & (max_window - 1)];
+        incoming* const in = &core_->at(first);
+        fill_slots(plan_, in, in + count, slot, first, acked);
         work& w = plan_.write;
         w.local_addr = reinterpret_cast<std::uint64_t>(slot);
-        for (incoming* const end = in + count; in != end; ++in, ++slot, ++s) {
-            memory_region& region = *in->region;
-            in->expected.origin = plan_.origins[region.device];
-            const std::uint64_t room = cts_words::make_room(in->length, region.remote[port].value);
-            slot->words = {s, in->addr, room, binding, acked, cts_own_mix(own, in->addr, room) + shared};
-            in->expected.immediate = imm;
-            static_cast<chunk_state&>(*in) = std::bit_cast<chunk_state>(mark);
-            own += cts_sequence_step;
-            imm += immediate::one_sequence;
-        }
-        core_->granted_run(s);
+        core_->granted_run(first + count);
         moved = true;
         w.remote_addr = this->peer_.ring_addr + sizeof(ack_line) + (first & (this->peer_.ring_depth - 1)) * sizeof(cts_slot);
         w.length = static_cast<std::uint32_t>((count - 1) * sizeof(cts_slot) + offsetof(cts_slot, pad));
@@ -328,6 +316,28 @@ private:
         plan_.on->end_run(0, 1);
         acked_ = acked;
         return count != fresh;
+    }
+    /// A function of its own, so that the loop has all registers to itself.
+    VCCL_NOINLINE static void fill_slots(const run_plan& plan, incoming* in, incoming* const end, cts_slot* slot, std::uint64_t s, std::uint64_t acked) noexcept {
+        const cts_words common{0, 0, 0, plan.binding, acked, 0};
+        const std::uint64_t shared = cts_shared_mix(plan.binding, acked), mark = plan.mark;
+        const std::uint32_t port = plan.port, origins[2] = {plan.origins[0], plan.origins[1]};
+        std::uint32_t imm = immediate::whole(cts_words::epoch_of(plan.binding), s).raw;
+        std::uint64_t own = cts_sequence_mix(s);
+        for (; in != end; ++in, ++slot, ++s) {
+            slot->words.sequence = s;
+            memory_region& region = *in->region;
+            const std::uint64_t addr = in->addr, room = in->fresh_room(region.remote[port].value);
+            in->expected.origin = origins[region.device];
+            slot->words.addr = addr;
+            slot->words.room = room;
+            slot->words.share(common);
+            slot->words.check = cts_own_mix(own, addr, room) + shared;
+            in->expected.immediate = imm;
+            static_cast<chunk_state&>(*in) = std::bit_cast<chunk_state>(mark);
+            own += cts_sequence_step;
+            imm += immediate::one_sequence;
+        }
     }
     /// Do bytes in this memory count only after a flush?
     bool must_flush(const incoming& c) const noexcept {
@@ -435,6 +445,7 @@ private:
     memory staging_memory_;
     run_plan plan_{};
     std::optional<core_type> core_;
+    std::uint64_t most_{};  ///< bytes of a receive
     std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
     std::uint64_t connection_{}, acked_{}, stale_{};  // acked_: as last told to the sender
     nanoseconds quiet_since_{};

@@ -29,6 +29,11 @@ struct cts_words {
     std::uint64_t acked;
     std::uint64_t check;    ///< of all words above: a torn or foreign slot does not match
 
+    /// Takes over the words that neighbours share, `binding` and `acked`, in one go.
+    void share(const cts_words& with) noexcept {
+        constexpr std::size_t at = 24, bytes = 16;
+        std::memcpy(reinterpret_cast<std::byte*>(this) + at, reinterpret_cast<const std::byte*>(&with) + at, bytes);
+    }
     static constexpr std::uint32_t length_of(std::uint64_t room) noexcept { return static_cast<std::uint32_t>(room); }
     static constexpr std::uint32_t rkey_of(std::uint64_t room) noexcept { return static_cast<std::uint32_t>(room >> 32); }
     static constexpr std::uint32_t epoch_of(std::uint64_t binding) noexcept { return static_cast<std::uint32_t>(binding); }
@@ -49,7 +54,7 @@ struct cts_slot {
     cts_words words;
     std::uint64_t pad[2];
 };
-static_assert(sizeof(cts_slot) == 64 && offsetof(cts_words, check) == 40);
+static_assert(sizeof(cts_slot) == 64 && offsetof(cts_words, binding) == 24 && offsetof(cts_words, acked) == 32 && offsetof(cts_words, check) == 40);
 
 /// The check of a slot is the sum of two mixes: of the words that are its own, and of those that it shares with its
 /// neighbours, so that a run of slots mixes the latter once. Not a signature: it recognises slots that are half written or
