@@ -26,7 +26,7 @@ void stream_sender(B backend, topology t, port_id primary, board& b) {
     connect(tx, b, 0);
     std::vector<std::byte> bytes(gap_chunk * 2 * gap_window);
     const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
-    patience idle;
+    patience idle{true};
     while (b.order == 0) {
         bool moved = false;
         while (tx.next().value - tx.acknowledged().value < 2 * gap_window) {
@@ -51,7 +51,7 @@ void stream_receiver(B backend, topology t, port_id primary, board& b) {
     connect(rx, b, 1);
     std::vector<std::byte> bytes(gap_chunk * gap_window);
     const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
-    patience idle;
+    patience idle{true};
     while (rx.health()) {
         while (rx.next().value - rx.received().value < gap_window) {
             auto s = rx.recv(m.view(rx.next().value % gap_window * gap_chunk, gap_chunk));

@@ -49,11 +49,19 @@ inline double median(std::vector<double> v) {
 }
 inline double largest(const std::vector<double>& v) { return v.empty() ? 0 : *std::max_element(v.begin(), v.end()); }
 
-/// Spins for a while, then lets others run: some of these machines have one processor.
+/// Spins for a while, then lets others run: some of these machines have one processor. A patient one naps, so that a kernel
+/// that moves the packets on the same processors gets them.
 struct patience {
+    bool naps{};
     unsigned idle{};
     void nothing() {
-        if (++idle > 64) ::sched_yield();
+        if (++idle <= 64) return;
+        if (naps) {
+            const timespec nap{0, 10'000};
+            ::nanosleep(&nap, nullptr);
+        } else {
+            ::sched_yield();
+        }
     }
     void something() { idle = 0; }
 };
@@ -193,7 +201,7 @@ public:
         const std::uint64_t count = total / size;
         std::uint64_t posted = 0, done = 0;
         const nanoseconds start = now();
-        patience idle;
+        patience idle{true};
         while (done < count) {
             while (posted < count && posted - done < depth) {
                 work w{};

@@ -23,7 +23,7 @@ double channel_rate(board& b, std::uint32_t size, std::uint64_t total) {
         connect(tx, b, 0);
         std::vector<std::byte> bytes(std::size_t{size} * depth);
         const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
-        patience idle;
+        patience idle{true};
         while (tx.acknowledged().value < count) {
             while (tx.next().value < count && tx.next().value - tx.acknowledged().value < 4 * depth)
                 (void)take(tx.send(m.view(tx.next().value % depth * size, size)), "send");
@@ -34,11 +34,13 @@ double channel_rate(board& b, std::uint32_t size, std::uint64_t total) {
     });
     f.start([&] {
         host_context<verbs::ibv> context(host[1], take(host[1].discover(), "discover"));
-        receiver_of<verbs::ibv> rx(context, port_id{0}, channel_id{0}, {}, {}, to_board{&b.side[1]});
+        endpoint_options o;
+        o.ack_delay = 5_ms;  // acknowledgements ride on grants
+        receiver_of<verbs::ibv> rx(context, port_id{0}, channel_id{0}, o, {}, to_board{&b.side[1]});
         connect(rx, b, 1);
         std::vector<std::byte> bytes(std::size_t{size} * depth);
         const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
-        patience idle;
+        patience idle{true};
         const nanoseconds start = now();
         while (rx.received().value < count) {
             while (rx.next().value < count && rx.next().value - rx.received().value < depth)

@@ -125,6 +125,7 @@ public:
 
     /// The chunks [granted, fresh_end) were never granted; none if others come first.
     std::uint64_t next_fresh() const noexcept { return granted_; }
+    std::uint64_t ungranted() const noexcept { return tail_ - granted_; }
     std::uint64_t fresh_end() const noexcept { return granted_ == fresh_ ? tail_ : granted_; }
     /// Every fresh chunk below `upto` has been granted and marked.
     void granted_run(std::uint64_t upto) noexcept { granted_ = fresh_ = upto; }
@@ -217,7 +218,7 @@ public:
         lane_state& s = this->book_[l];
         if (s.port_up == up) return;
         s.port_up = up;
-        if (up) this->book_.hurry(l, now);
+        if (up) this->book_.settle(l, now);
         else lane_fault(l, fault_cause::own_port, wc_status::success, now);
     }
 
@@ -256,7 +257,7 @@ public:
                 if (s.health == lane_health::restoring && m.generation == s.generation) this->book_.back_off(m.lane, now, longest_restore_retry);
                 break;
             case control_kind::port_back:
-                if (s.health != lane_health::up) this->book_.hurry(m.lane, now);
+                if (s.health != lane_health::up) this->book_.settle(m.lane, now);
                 break;
             case control_kind::probe: this->answer_probe(m, now); break;
             case control_kind::probe_ack:

@@ -181,13 +181,19 @@ private:
         bool moved = this->poll_hot(this->hot_lane_);
         if (core_->deliverable()) [[unlikely]] deliver();
         room_ = core_->room();
-        if (core_->wants_grant() && core_->may_grant()) {
+        if (core_->wants_grant() && core_->may_grant() && due()) {
             while (grant_run(moved)) {}
             if (core_->wants_grant()) moved |= grant_any();
         }
         if (moved) quiet_since_ = this->now_;
         else if (acked_ != core_->head() && this->now_ - quiet_since_ >= this->options_.ack_delay) acknowledge();
         return moved;
+    }
+
+    /// While the sender holds grants for more than three quarters of the posted receives, more can wait for company: a WRITE
+    /// carries a whole run of them. Not for longer than an acknowledgement may wait, since it rides on them.
+    bool due() const noexcept {
+        return 4 * core_->ungranted() >= core_->tail() - core_->head() || core_->wants_grant() || this->now_ - quiet_since_ >= this->options_.ack_delay;
     }
 
     VCCL_NOINLINE void deliver() noexcept {
