@@ -230,17 +230,17 @@ TEST_CASE("A message cut short is dropped") {
     ordinary w;
     start(w);
     control_message m = w.forged(control_kind::abort, 0);
-    for (std::size_t n = 0; n < m.size(); ++n) {
+    for (std::size_t n = 1; n < m.size(); ++n) {
         w.oob->to_caller.push_back(w.bytes_of(m, n));
         w.oob->to_listener.push_back(w.bytes_of(m, n));
     }
     m = w.forged(control_kind::sync, 0);
     m.epoch = 7;
     m.count = 5;
-    for (std::size_t n = 0; n < m.size(); ++n) w.oob->to_caller.push_back(w.bytes_of(m, n));
+    for (std::size_t n = 1; n < m.size(); ++n) w.oob->to_caller.push_back(w.bytes_of(m, n));
     m = w.forged(control_kind::restore, 0);
     m.generation = m.end.generation = 7;
-    for (std::size_t n = 0; n < m.size(); ++n) w.oob->to_caller.push_back(w.bytes_of(m, n));
+    for (std::size_t n = 1; n < m.size(); ++n) w.oob->to_caller.push_back(w.bytes_of(m, n));
     REQUIRE(w.transfer(100));
     exact(w, 100);
     CHECK(w.tx->handler().events.size() == 1);
