@@ -585,3 +585,22 @@ TEST_CASE("Flushes fail on every lane for longer than the deadline: a typed erro
     CHECK(w.rx->received().value == 20);
     CHECK(w.rx->handler().events.size() < 200);  // it slowed down
 }
+
+TEST_CASE("An acknowledgement dies with a lane that is no longer in use: it is said again over the other") {
+    soft_world<1, hold_down<5>> w;
+    start(w);
+    REQUIRE(w.transfer(40, at_chunk(w, 20, "down A.nic0.p0")));
+    REQUIRE(w.command("up A.nic0.p0"));
+    auto up = [&](auto& end) { return end->lane_health(primary).health == lane_health::up; };
+    REQUIRE(w.until([&] { return up(w.rx) && up(w.tx); }, 1_s));
+    REQUIRE(w.rx->active_lane() == backup);
+    w.users(41, [&](std::uint64_t) { return w.o.chunk; });
+    REQUIRE(w.until([&] { return w.rx->received().value == 41; }, 2_ms));
+    REQUIRE(w.command("partial B.nic0.p1 0"));  // from now on nothing that B writes on that lane arrives
+    REQUIRE(w.tx->acknowledged().value == 40);
+    REQUIRE(w.rx->active_lane() == backup);
+    REQUIRE(w.transfer(
+        41, [] {}, 2_s));
+    CHECK(w.rx->active_lane() == primary);
+    exact(w, 41);
+}
