@@ -83,7 +83,8 @@ struct gap_figures {
 };
 
 /// One cause, `times` times. `act` carries out a command of the cause.
-inline gap_figures measure(board& b, family& f, const cause& c, unsigned times, nanoseconds settle, const std::function<void(const std::string&)>& act) {
+inline gap_figures measure(board& b, family& f, const cause& c, unsigned times, nanoseconds settle,
+                           const std::function<void(const std::string&)>& act) {
     using kind = channel_event::kind;
     gap_figures g;
     auto rate = [&](nanoseconds span) {
@@ -96,8 +97,10 @@ inline gap_figures measure(board& b, family& f, const cause& c, unsigned times, 
         if (!f.well()) give_up("an end failed");
         const unsigned resumed = count(b.side[1], kind::resumed), back = count(b.side[1], kind::failed_back);
         const unsigned failed[2] = {count(b.side[0], kind::lane_failed), count(b.side[1], kind::lane_failed)};
-        if (i < 8) g.rate_before += rate(settle) / 8;
-        else ::usleep(static_cast<unsigned>(settle.count / 1000));
+        if (i < 8)
+            g.rate_before += rate(settle) / 8;
+        else
+            ::usleep(static_cast<unsigned>(settle.count / 1000));
         const nanoseconds broken = now();
         act(c.down);
         wait_for([&] { return nth(b.side[1], kind::resumed, resumed) || !f.well(); }, 60_s, "the resumption", true);
@@ -122,11 +125,13 @@ inline gap_figures measure(board& b, family& f, const cause& c, unsigned times, 
 }
 
 inline void print_head() {
-    std::printf("%-12s %6s | %9s %9s | %12s | %9s | %9s %9s | %s\n", "cause", "times", "gap us", "worst", "detection us", "RTTs", "back ms", "worst", "rate after/before");
+    std::printf("%-12s %6s | %9s %9s | %12s | %9s | %9s %9s | %s\n", "cause", "times", "gap us", "worst", "detection us", "RTTs",
+                "back ms", "worst", "rate after/before");
 }
 inline void print_row(const cause& c, const gap_figures& g, double rtt) {
-    std::printf("%-12s %6zu | %9.1f %9.1f | %12.0f | %9.1f | %9.1f %9.1f | %.2f\n", c.name, g.gaps.size(), median(g.gaps), largest(g.gaps), median(g.detections),
-                median(g.gaps) / rtt, median(g.failbacks), largest(g.failbacks), g.rate_before > 0 ? g.rate_after / g.rate_before : 0);
+    std::printf("%-12s %6zu | %9.1f %9.1f | %12.0f | %9.1f | %9.1f %9.1f | %.2f\n", c.name, g.gaps.size(), median(g.gaps),
+                largest(g.gaps), median(g.detections), median(g.gaps) / rtt, median(g.failbacks), largest(g.failbacks),
+                g.rate_before > 0 ? g.rate_after / g.rate_before : 0);
     std::fflush(stdout);
 }
 

@@ -20,8 +20,8 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <csignal>
 #include <unistd.h>
+#include <csignal>
 
 namespace ends {
 
@@ -96,8 +96,10 @@ inline void wait_for(const std::function<bool()>& done, nanoseconds limit, const
     patience idle;
     while (!done()) {
         if (now() > end) give_up(std::string("waited in vain for ") + what);
-        if (nap) ::usleep(200);
-        else idle.nothing();
+        if (nap)
+            ::usleep(200);
+        else
+            idle.nothing();
     }
 }
 
@@ -155,9 +157,12 @@ public:
     };
 
     raw_end(B backend, const port_name& name, std::size_t bytes, board& b, unsigned me)
-        : port_(take(backend.open(name), "open")), cq_(take(port_.create_cq(512), "create_cq")),
-          qp_(take(port_.create_qp(cq_, {128, 16, 64}), "create_qp")), bytes_(bytes),
-          memory_(static_cast<std::byte*>(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))),
+        : port_(take(backend.open(name), "open")),
+          cq_(take(port_.create_cq(512), "create_cq")),
+          qp_(take(port_.create_qp(cq_, {128, 16, 64}), "create_qp")),
+          bytes_(bytes),
+          memory_(static_cast<std::byte*>(
+              ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0))),
           mr_(take(port_.register_memory(memory_, bytes), "register_memory")) {
         const auto a = take(port_.query(), "query");
         const address mine{qp_.number(), reinterpret_cast<std::uint64_t>(memory_), mr_.remote_key(), a.address, a.lid, a.mtu};
@@ -189,8 +194,10 @@ public:
                 drain();
                 idle.nothing();
             }
-            if (!first) put(base_ + i);
-            else each.push_back(static_cast<double>((now() - start).count) / 2000.0);
+            if (!first)
+                put(base_ + i);
+            else
+                each.push_back(static_cast<double>((now() - start).count) / 2000.0);
         }
         base_ += times;
         return median(each);

@@ -29,8 +29,10 @@ int main(int argc, char** argv) {
     f.start([&] { stream_sender<verbs::ibv>(host_a, take(host_a.discover(), "discover"), port_id{0}, b); });
     f.start([&] { stream_receiver<verbs::ibv>(host_b, take(host_b.discover(), "discover"), port_id{0}, b); });
     wait_for([&] { return b.side[1].chunks > 50 || !f.well(); }, 60_s, "traffic", true);
-    const cause causes[] = {{"own port", "port-down a0", "port-up a0"}, {"peer's port", "port-down b0", "port-up b0"},
-                            {"cable", "cable-down a0", "cable-up a0"}, {"switch", "switch-down rail0", "switch-up rail0"}};
+    const cause causes[] = {{"own port", "port-down a0", "port-up a0"},
+                            {"peer's port", "port-down b0", "port-up b0"},
+                            {"cable", "cable-down a0", "cable-up a0"},
+                            {"switch", "switch-down rail0", "switch-up rail0"}};
     print_head();
     std::vector<double> all;
     double slowest_back = 0;

@@ -29,13 +29,16 @@ int main(int argc, char** argv) {
     f.start([&] { stream_sender<verbs::soft>(end("A"), shape, port_id{0}, b); });
     f.start([&] { stream_receiver<verbs::soft>(end("B"), shape, port_id{2}, b); });
     wait_for([&] { return b.side[1].chunks > 1000 || !f.well(); }, 30_s, "traffic", true);
-    const cause causes[] = {{"own port", "down A.nic0.p0", "up A.nic0.p0"}, {"peer's port", "down B.nic0.p0", "up B.nic0.p0"},
-                            {"cable", "cable-down A.nic0.p0", "cable-up A.nic0.p0"}, {"switch", "switch-down rail0", "switch-up rail0"}};
+    const cause causes[] = {{"own port", "down A.nic0.p0", "up A.nic0.p0"},
+                            {"peer's port", "down B.nic0.p0", "up B.nic0.p0"},
+                            {"cable", "cable-down A.nic0.p0", "cable-up A.nic0.p0"},
+                            {"switch", "switch-down rail0", "switch-up rail0"}};
     print_head();
     std::vector<double> all;
     double slowest_back = 0, worst_rate = 2;
     for (const cause& c : causes) {
-        const gap_figures g = measure(b, f, c, times, 20_ms, [&](const std::string& what) { check(fabric.command(what), what.c_str()); });
+        const gap_figures g =
+            measure(b, f, c, times, 20_ms, [&](const std::string& what) { check(fabric.command(what), what.c_str()); });
         print_row(c, g, rtt);
         all.insert(all.end(), g.gaps.begin(), g.gaps.end());
         slowest_back = std::max(slowest_back, largest(g.failbacks));
@@ -43,6 +46,7 @@ int main(int argc, char** argv) {
     }
     b.order = 1;
     wait_for([&] { return b.done[0] && b.done[1]; }, 30_s, "the end", true);
-    std::printf("BENCH gap_soft rtt=%.2f us=%.1f rtts=%.1f back_ms=%.1f rate_after=%.2f\n", rtt, median(all), median(all) / rtt, slowest_back, worst_rate);
+    std::printf("BENCH gap_soft rtt=%.2f us=%.1f rtts=%.1f back_ms=%.1f rate_after=%.2f\n", rtt, median(all), median(all) / rtt,
+                slowest_back, worst_rate);
     return 0;
 }

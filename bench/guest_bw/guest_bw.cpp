@@ -89,7 +89,8 @@ int main(int argc, char** argv) {
             ratios.push_back(ours.back() / plain.back());
         }
         ratio[i] = median(ratios);
-        std::printf("%-8u | %12.1f %12.1f | %.3f\n", sizes[i] >> 10, median(ours) / (1 << 20), median(plain) / (1 << 20), ratio[i]);
+        std::printf("%-8u | %12.1f %12.1f | %.3f\n", sizes[i] >> 10, median(ours) / (1 << 20), median(plain) / (1 << 20),
+                    ratio[i]);
         std::fflush(stdout);
     }
     std::printf("BENCH guest_bw ratio_64k=%.3f ratio_1m=%.3f\n", ratio[0], ratio[1]);

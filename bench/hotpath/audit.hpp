@@ -3,11 +3,11 @@
 /// Counts what must not happen once a chunk: allocations and calls that take a lock. Included by one source file: it
 /// replaces operator new, and stands in front of the C library's lock functions. Any thread.
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <cstdint>
 #include <cstdlib>
-#include <dlfcn.h>
 #include <new>
-#include <pthread.h>
 
 namespace hotpath {
 
@@ -30,11 +30,11 @@ F* hidden(const char* name) noexcept {
 [[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
 [[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
-#define HOTPATH_COUNT_LOCK(function, type)                                \
-    extern "C" int function(type* lock) noexcept {                        \
-        ++hotpath::locks;                                                 \
-        static const auto real = hotpath::hidden<int(type*)>(#function);  \
-        return real(lock);                                                \
+#define HOTPATH_COUNT_LOCK(function, type)                               \
+    extern "C" int function(type* lock) noexcept {                       \
+        ++hotpath::locks;                                                \
+        static const auto real = hotpath::hidden<int(type*)>(#function); \
+        return real(lock);                                               \
     }
 HOTPATH_COUNT_LOCK(pthread_mutex_lock, pthread_mutex_t)
 HOTPATH_COUNT_LOCK(pthread_mutex_trylock, pthread_mutex_t)

@@ -108,7 +108,8 @@ public:
 
 private:
     __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min({goal, received_ + outstanding, recv_posted_ + step}); recv_posted_ < end; ++recv_posted_) {
+        for (const std::uint64_t end = std::min({goal, received_ + outstanding, recv_posted_ + step}); recv_posted_ < end;
+             ++recv_posted_) {
             slot& s = staged_[recv_posted_ & ring_mask];
             const buffer& to = to_[recv_posted_ % pieces];
             s.addr = to.addr;
@@ -124,8 +125,10 @@ private:
             ++rx_chunks_;
             rx_bytes_ += ledger_[received_ & ring_mask].bytes;
         }
-        if (granted_ != recv_posted_) grant();
-        else if (told_ != received_) tell();
+        if (granted_ != recv_posted_)
+            grant();
+        else if (told_ != received_)
+            tell();
     }
 
     void arrived(const vccl::completion& c) {
@@ -173,7 +176,8 @@ private:
     }
 
     __attribute__((noinline)) void sender_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min(goal, acked_ + fifo_mask + 1); sent_ < end; ++sent_) fifo_[sent_ & fifo_mask] = from_[sent_ % pieces];
+        for (const std::uint64_t end = std::min(goal, acked_ + fifo_mask + 1); sent_ < end; ++sent_)
+            fifo_[sent_ & fifo_mask] = from_[sent_ % pieces];
         const auto n = tx_cq_.poll(tx_polled_, poll_batch);
         if (!n) std::abort();
         for (unsigned i = 0; i < *n; ++i) {

@@ -139,8 +139,9 @@ double instructions(const char* self, const char* mode, const char* function) {
 double system_calls(const char* self, const char* mode) {
     return per_chunk([&](std::uint64_t chunks) {
         char command[1024];
-        std::snprintf(command, sizeof command, "valgrind --tool=none --trace-syscalls=yes %s %s %llu 2>&1 | grep -c '^SYSCALL.* sys_'", self,
-                      mode, static_cast<unsigned long long>(chunks));
+        std::snprintf(command, sizeof command,
+                      "valgrind --tool=none --trace-syscalls=yes %s %s %llu 2>&1 | grep -c '^SYSCALL.* sys_'", self, mode,
+                      static_cast<unsigned long long>(chunks));
         return number_from(command);
     });
 }
@@ -176,13 +177,13 @@ int table(const char* self) {
                 return 1;
             }
         }
-        std::printf("%-6d %10.1f %10.1f %10.1f %10.1f %8.3f %8.3f\n", i == 0 ? 1 : 4, ours[i][0], hand[i][0], ours[i][1], hand[i][1],
-                    ours[i][0] / hand[i][0], ours[i][1] / hand[i][1]);
+        std::printf("%-6d %10.1f %10.1f %10.1f %10.1f %8.3f %8.3f\n", i == 0 ? 1 : 4, ours[i][0], hand[i][0], ours[i][1],
+                    hand[i][1], ours[i][0] / hand[i][0], ours[i][1] / hand[i][1]);
     }
     if (!audit(self)) return 1;
     std::printf("no allocation, lock or system call per chunk\n");
-    std::printf("BENCH hotpath sender_ratio=%.2f receiver_ratio=%.2f instructions=%.0f instructions_4qp=%.0f\n", ours[0][0] / hand[0][0],
-                ours[0][1] / hand[0][1], ours[0][0] + ours[0][1], ours[1][0] + ours[1][1]);
+    std::printf("BENCH hotpath sender_ratio=%.2f receiver_ratio=%.2f instructions=%.0f instructions_4qp=%.0f\n",
+                ours[0][0] / hand[0][0], ours[0][1] / hand[0][1], ours[0][0] + ours[0][1], ours[1][0] + ours[1][1]);
     return 0;
 }
 

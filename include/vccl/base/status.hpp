@@ -46,7 +46,6 @@ enum class errc : std::uint8_t {
     remote_access,       ///< the peer's NIC refused the address or key
     local_protection,    ///< our NIC refused our own address or key
     fence_failed,        ///< an old QP could be neither moved to ERR nor destroyed
-    flush_failed,        ///< received bytes could not be made visible
     peer_lost,           ///< the peer process is gone
     aborted,             ///< this end or the peer gave the channel up
     closed,              ///< the peer closed the channel in order

@@ -45,7 +45,6 @@ constexpr std::string_view text(errc c) noexcept {
         case errc::local_protection:
             return "this end's NIC refused an address or key of its own; is the memory still registered?";
         case errc::fence_failed: return "an old QP could be neither moved to ERR nor destroyed, so nothing may be replayed";
-        case errc::flush_failed: return "received bytes could not be made visible, so they do not count as received";
         case errc::peer_lost: return "the peer's process is gone, or cannot be reached by any way";
         case errc::aborted: return "this end or the peer gave the channel up";
         case errc::closed: return "the peer closed the channel in order";

@@ -43,7 +43,8 @@ public:
     static constexpr std::uint16_t out_of_band_way = 0xffff;
 
     lane_book() = default;
-    lane_book(unsigned count, const detection_times& times, std::uint64_t seed) noexcept : count_(count), times_(times), random_(seed | 1) {}
+    lane_book(unsigned count, const detection_times& times, std::uint64_t seed) noexcept
+        : count_(count), times_(times), random_(seed | 1) {}
 
     unsigned count() const noexcept { return count_; }
     lane_state& operator[](unsigned l) noexcept { return lanes_[l]; }
@@ -52,11 +53,13 @@ public:
     bool usable(unsigned l) const noexcept { return l < count_ && lanes_[l].health == lane_health::up; }
 
     bool any_up() const noexcept {
-        for (unsigned l = 0; l < count_; ++l) if (lanes_[l].health == lane_health::up) return true;
+        for (unsigned l = 0; l < count_; ++l)
+            if (lanes_[l].health == lane_health::up) return true;
         return false;
     }
     bool any_fencing() const noexcept {
-        for (unsigned l = 0; l < count_; ++l) if (lanes_[l].health == lane_health::failed) return true;
+        for (unsigned l = 0; l < count_; ++l)
+            if (lanes_[l].health == lane_health::failed) return true;
         return false;
     }
 
@@ -103,7 +106,10 @@ public:
     bool probe_answer(const control_message& m, nanoseconds now) noexcept {
         lane_state& s = lanes_[m.lane];
         if (!s.probe_open || m.number != s.probe_number || m.generation != s.generation) return false;
-        if (m.count != m.lane) { s.probe_heard_elsewhere = true; return false; }
+        if (m.count != m.lane) {
+            s.probe_heard_elsewhere = true;
+            return false;
+        }
         s.probe_open = false;
         heard(m.lane, now);
         return true;

@@ -4,49 +4,32 @@
 /// Pure; see channel/core.hpp for the executor and the thread. Beyond what core.hpp lists, its executor offers:
 ///   bool rebuild(unsigned lane, const lane_end& peer, lane_end& own)   fenced -> RTS towards the peer's new half
 
+#include <vccl/channel/backlog.hpp>
 #include <vccl/channel/core.hpp>
-#include <vccl/policy/replay.hpp>
 
 namespace vccl::inline v0 {
 
 template <class Io, replay_log Log>
-class sender_core : public channel_core<Io> {
+class sender_core : public channel_core<Io>, public backlog<Log> {
     using base = channel_core<Io>;
     using typename base::kind;
 
+    using backlog<Log>::acked_, backlog<Log>::cursor_, backlog<Log>::posted_, backlog<Log>::tail_;
+
 public:
-    sender_core(Io& io, const core_options& o, Log log, unsigned group) noexcept : base(io, o), log_(std::move(log)), group_(group) {}
+    using backlog<Log>::at;
+    using backlog<Log>::outstanding;
+
+    sender_core(Io& io, const core_options& o, Log log, unsigned group) noexcept
+        : base(io, o), backlog<Log>(std::move(log)), group_(group) {}
 
     bool unsettled() const noexcept { return base::unsettled() || noticing_ != 0 || parting_; }
 
     // --- the hot path -------------------------------------------------------------------------------------------
 
-    std::uint64_t acked() const noexcept { return acked_; }  ///< everything below has been received by the peer
-    std::uint64_t tail() const noexcept { return tail_; }    ///< next sequence to be sent
-    std::uint64_t room() const noexcept { return this->over() ? 0 : acked_ + Log::capacity - tail_; }  ///< chunks that it still takes
-    /// How many chunks from `s` on lie behind each other in the log's memory.
-    static constexpr std::uint64_t contiguous(std::uint64_t s) noexcept {
-        if constexpr (requires { Log::contiguous(s); }) return Log::contiguous(s);
-        else return 1;
-    }
-    bool all_posted() const noexcept { return cursor_ == tail_; }
-    bool outstanding() const noexcept { return acked_ != tail_; }
-    outgoing& at(std::uint64_t s) noexcept { return log_.at(sequence{s}); }
-
-    sequence push(const outgoing& o) noexcept {
-        log_.record(sequence{tail_}, o);
-        return sequence{tail_++};
-    }
-
-    /// The next chunk that wants to be posted, fresh or rolled back: the same walk.
-    bool next_post(std::uint64_t& s) noexcept {
-        while (cursor_ != tail_) {
-            if (!at(cursor_).posted) { s = cursor_; return true; }
-            ++cursor_;
-        }
-        return false;
-    }
-
+    std::uint64_t room() const noexcept {
+        return this->over() ? 0 : acked_ + Log::capacity - tail_;
+    }  ///< chunks that it still takes
     enum class grant : std::uint8_t { ready, absent, violation };
 
     /// Judges what lies in the slot of `s`. A slot of another lap, of a dead or not yet born lane generation, or of an
@@ -62,11 +45,9 @@ public:
         if (lane >= this->book_.count()) return false;
         const lane_state& l = this->book_[lane];
         return l.health == lane_health::up && static_cast<std::uint16_t>(l.generation) == cts_words::generation_of(binding) &&
-            cts_words::epoch_of(binding) <= this->epoch_;
+               cts_words::epoch_of(binding) <= this->epoch_;
     }
 
-    /// The chunks [fresh, tail) were never posted, so nothing of them has arrived; no fresh one if others come first.
-    std::uint64_t fresh() const noexcept { return cursor_ == posted_ ? cursor_ : tail_; }
     posting mark(unsigned lane) const noexcept {
         posting p{};
         p.generation = this->book_[lane].generation;
@@ -74,32 +55,18 @@ public:
         p.posted = true;
         return p;
     }
-    /// Every fresh chunk below `upto` has been posted and marked.
-    void posted_run(std::uint64_t upto) noexcept { cursor_ = posted_ = upto; }
-
     void posted(std::uint64_t s, unsigned lane) noexcept {
         outgoing& o = at(s);
         o.posted = true;
         o.lane = static_cast<std::uint8_t>(lane);
         o.generation = this->book_[lane].generation;
-        cursor_ = s + 1;
-        if (cursor_ > posted_) posted_ = cursor_;
+        this->passed(s);
     }
 
-    /// The receiver has everything below `upto`. Effects: `each(sequence, outgoing&)` for each chunk that leaves, in order.
+    /// The receiver has everything below `upto`; see backlog::retire. An absurd number ends the channel.
     template <class Each>
     void acknowledge(std::uint64_t upto, Each&& each) noexcept {
-        if (upto <= acked_) return;
-        if (upto > posted_) { this->fail(status{errc::protocol_violation}); return; }
-        for (sequence s{acked_}; s.value != upto;) {
-            const std::uint64_t run = contiguous(s.value), end = upto - s.value < run ? upto : s.value + run;
-            for (outgoing* o = &log_.at(s); s.value != end; ++o, ++s.value) {
-                each(s, *o);
-                log_.retire(s);
-            }
-        }
-        acked_ = upto;
-        if (cursor_ < acked_) cursor_ = acked_;
+        if (!this->retire(upto, each)) this->fail(status{errc::protocol_violation});
     }
 
     // --- set-up -------------------------------------------------------------------------------------------------
@@ -117,7 +84,10 @@ public:
         if (this->over() || !this->condemn(l, cause, wc, now)) return;
         causes_[l] = cause;
         wcs_[l] = wc;
-        if (!Log::can_replay && outstanding()) { this->fail(this->lane_status(errc::no_replay_log)); return; }
+        if (!Log::can_replay && outstanding()) {
+            this->fail(this->lane_status(errc::no_replay_log));
+            return;
+        }
         if (this->state_ == channel_state::running) this->fault_at_ = now;
         noticing_ |= 1u << l;
         if (this->state_ != channel_state::connecting && !this->book_.any_up()) this->suspend(now);
@@ -128,7 +98,10 @@ public:
         lane_state& s = this->book_[l];
         s.fencing = false;
         if (this->over()) return;
-        if (!ok) { this->fail(this->lane_status(errc::fence_failed)); return; }
+        if (!ok) {
+            this->fail(this->lane_status(errc::fence_failed));
+            return;
+        }
         if (s.health == lane_health::failed) s.health = lane_health::fenced;
         if (sync_pending_ && !this->book_.any_fencing()) follow(now);
     }
@@ -137,7 +110,10 @@ public:
         lane_state& s = this->book_[l];
         if (s.port_up == up) return;
         s.port_up = up;
-        if (!up) { lane_fault(l, fault_cause::own_port, wc_status::success, now); return; }
+        if (!up) {
+            lane_fault(l, fault_cause::own_port, wc_status::success, now);
+            return;
+        }
         if (s.health != lane_health::up) this->io_.tell(this->message(control_kind::port_back, l));
     }
 
@@ -148,7 +124,10 @@ public:
             if (m.kind == control_kind::goodbye) this->io_.tell(this->message(control_kind::goodbye_ack, 0));
             return;
         }
-        if (m.lane >= this->book_.count()) { this->fail(status{errc::protocol_violation, static_cast<std::uint32_t>(m.kind)}); return; }
+        if (m.lane >= this->book_.count()) {
+            this->fail(status{errc::protocol_violation, static_cast<std::uint32_t>(m.kind)});
+            return;
+        }
         this->alive_at_ = now;
         switch (m.kind) {
             case control_kind::hello_ack:
@@ -161,7 +140,8 @@ public:
             case control_kind::restore: on_restore(m, now); break;
             case control_kind::probe: {
                 const lane_state& l = this->book_[m.lane];
-                if (m.count == m.lane && m.generation == l.generation && l.health == lane_health::verifying) verified(m.lane, now);
+                if (m.count == m.lane && m.generation == l.generation && l.health == lane_health::verifying)
+                    verified(m.lane, now);
                 this->answer_probe(m, now);
                 break;
             }
@@ -190,7 +170,10 @@ public:
         }
         last_tick_ = now;
         // Everything is acknowledged and the peer has gone home: that is an orderly end, too.
-        if (parting_ && !this->oob_up_ && !outstanding()) { this->close(now); return; }
+        if (parting_ && !this->oob_up_ && !outstanding()) {
+            this->close(now);
+            return;
+        }
         if (!this->still_worth_it(now, noticing_ != 0 && outstanding())) return;
         if ((this->state_ == channel_state::connecting || parting_) && now >= next_hello_) {
             this->io_.tell(this->message(parting_ ? control_kind::goodbye : control_kind::hello, first_usable()));
@@ -203,14 +186,17 @@ public:
             lane_state& s = this->book_[l];
             if ((noticing_ >> l & 1) && now >= s.next_try) notify(l, now);
             if (s.health != lane_health::up) continue;
-            if (this->book_.probe_lost(l, now)) lane_fault(l, fault_cause::probe_lost, wc_status::success, now);
-            else if (this->book_.probe_due(l, now) || this->book_.probe_stale(l, now)) this->send_probe(l, now);
+            if (this->book_.probe_lost(l, now))
+                lane_fault(l, fault_cause::probe_lost, wc_status::success, now);
+            else if (this->book_.probe_due(l, now) || this->book_.probe_stale(l, now))
+                this->send_probe(l, now);
         }
     }
 
 private:
     unsigned first_usable() const noexcept {
-        for (unsigned l = 0; l < this->book_.count(); ++l) if (this->book_.usable(l)) return l;
+        for (unsigned l = 0; l < this->book_.count(); ++l)
+            if (this->book_.usable(l)) return l;
         return 0;
     }
 
@@ -245,7 +231,10 @@ private:
             if (this->state_ == channel_state::suspended && this->book_.any_up()) this->state_ = channel_state::running;
             return;
         }
-        if (m.sequence > posted_) { this->fail(status{errc::protocol_violation}); return; }
+        if (m.sequence > posted_) {
+            this->fail(status{errc::protocol_violation});
+            return;
+        }
         if (sync_pending_ && m.epoch <= sync_.epoch) return;
         if (this->state_ == channel_state::running) this->fault_at_ = now;
         sync_ = m;
@@ -261,7 +250,10 @@ private:
             if (m.dead_generation[l] >= this->book_[l].generation) noticing_ &= ~(1u << l);
         }
         if (this->over()) return;
-        if (!Log::can_replay && outstanding()) { this->fail(this->lane_status(errc::no_replay_log)); return; }
+        if (!Log::can_replay && outstanding()) {
+            this->fail(this->lane_status(errc::no_replay_log));
+            return;
+        }
         this->state_ = channel_state::fencing;
         if (!this->book_.any_fencing()) follow(now);
     }
@@ -278,7 +270,10 @@ private:
             const std::uint64_t i = s - m.sequence;
             o.arrived = i < m.count ? m.arrived[i] : 0;
             const unsigned all = (1u << (o.too_long ? 1 : cut_chunk(o.length, group_).parts)) - 1;
-            if ((o.arrived & all) == all) { ++delivered; continue; }
+            if ((o.arrived & all) == all) {
+                ++delivered;
+                continue;
+            }
             o.posted = false;
             ++replayed;
             if (s < cursor_) cursor_ = s;
@@ -315,15 +310,24 @@ private:
         }
         if (s.health == lane_health::up || s.health == lane_health::verifying) {
             causes_[m.lane] = fault_cause::peer_notice;
-            if (!Log::can_replay && outstanding()) { this->fail(this->lane_status(errc::no_replay_log)); return; }
+            if (!Log::can_replay && outstanding()) {
+                this->fail(this->lane_status(errc::no_replay_log));
+                return;
+            }
             this->condemn(m.lane, fault_cause::peer_notice, wc_status::success, now);
         }
         if (s.health != lane_health::fenced) return;  // the receiver asks again, and by then the fence is done
         control_message nak = this->message(control_kind::restore_nak, m.lane);
         nak.generation = m.generation;
-        if (!s.port_up) { this->io_.tell(nak); return; }
+        if (!s.port_up) {
+            this->io_.tell(nak);
+            return;
+        }
         own_end_[m.lane] = lane_end{};
-        if (!this->io_.rebuild(m.lane, m.end, m.generation, own_end_[m.lane])) { this->io_.tell(nak); return; }
+        if (!this->io_.rebuild(m.lane, m.end, m.generation, own_end_[m.lane])) {
+            this->io_.tell(nak);
+            return;
+        }
         s.generation = m.generation;
         own_end_[m.lane].generation = m.generation;
         // Nothing goes out on it before the receiver has climbed its half, too: its probe on this lane says so.
@@ -362,23 +366,27 @@ private:
             return;
         }
         const outgoing& oldest = at(acked_);
-        if (!oldest.posted || this->state_ != channel_state::running) { progress_at_ = now; return; }
+        if (!oldest.posted || this->state_ != channel_state::running) {
+            progress_at_ = now;
+            return;
+        }
         last_lane_used_ = oldest.lane;
         const lane_state& l = this->book_[oldest.lane];
         if (l.health != lane_health::up || l.generation != oldest.generation) return;
-        if (now - progress_at_ >= this->book_.times().hung_timeout && l.heard_at - progress_at_ > this->book_.times().progress_timeout)
+        if (now - progress_at_ >= this->book_.times().hung_timeout &&
+            l.heard_at - progress_at_ > this->book_.times().progress_timeout)
             lane_fault(oldest.lane, fault_cause::hung, wc_status::success, now);
-        else if (now - progress_at_ >= this->book_.times().progress_timeout && now - l.heard_at >= this->book_.times().progress_timeout)
+        else if (now - progress_at_ >= this->book_.times().progress_timeout &&
+                 now - l.heard_at >= this->book_.times().progress_timeout)
             this->book_[oldest.lane].suspected = true;
     }
 
-    Log log_;
     unsigned group_;
-    std::uint64_t acked_{}, cursor_{}, posted_{}, tail_{}, seen_acked_{};
+    std::uint64_t seen_acked_{};
     std::uint64_t delivered_unknown_{};
     unsigned last_lane_used_{};
-    std::uint32_t noticing_{};     ///< lanes whose death the receiver has not acknowledged, a bit each
-    std::uint32_t followed_{};     ///< the last epoch adopted through a sync
+    std::uint32_t noticing_{};  ///< lanes whose death the receiver has not acknowledged, a bit each
+    std::uint32_t followed_{};  ///< the last epoch adopted through a sync
     bool sync_pending_{}, parting_{};
     control_message sync_{};
     fault_cause causes_[max_lanes]{};

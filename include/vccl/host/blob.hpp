@@ -75,13 +75,16 @@ inline std::vector<std::byte> encode_blob(connection_blob b) {
 /// (detail: our number, extra: the peer's), rail_mismatch.
 inline result<connection_blob> decode_blob(std::span<const std::byte> raw, const connection_blob& own) noexcept {
     connection_blob b{};
-    if (raw.size() < offsetof(connection_blob, lane) || raw.size() > sizeof b) return status{errc::bad_blob, static_cast<std::uint32_t>(raw.size())};
+    if (raw.size() < offsetof(connection_blob, lane) || raw.size() > sizeof b)
+        return status{errc::bad_blob, static_cast<std::uint32_t>(raw.size())};
     std::memcpy(static_cast<void*>(&b), raw.data(), raw.size());
     if (b.magic != connection_blob::magic_value) return errc::bad_blob;
     if (b.version != wire_version) return status{errc::version_mismatch, b.version};
-    if (b.lanes == 0 || b.lanes > max_lanes || b.bytes != raw.size() || b.bytes != blob_size(b.lanes) || b.checksum != blob_checksum(b, b.bytes))
+    if (b.lanes == 0 || b.lanes > max_lanes || b.bytes != raw.size() || b.bytes != blob_size(b.lanes) ||
+        b.checksum != blob_checksum(b, b.bytes))
         return errc::bad_blob;
-    if (b.role == own.role || (b.role != endpoint_role::sender && b.role != endpoint_role::receiver)) return status{errc::wrong_peer, 1};
+    if (b.role == own.role || (b.role != endpoint_role::sender && b.role != endpoint_role::receiver))
+        return status{errc::wrong_peer, 1};
     if (b.session != own.session) return status{errc::wrong_peer, 2};
     if (b.channel != own.channel) return status{errc::wrong_peer, 3};
     if (b.group != own.group) {
@@ -89,7 +92,8 @@ inline result<connection_blob> decode_blob(std::span<const std::byte> raw, const
         s.extra = b.group;
         return s;
     }
-    if (b.role == endpoint_role::sender && (b.ring_depth == 0 || b.ring_depth > max_window || (b.ring_depth & (b.ring_depth - 1)) != 0 || b.ring_addr % 64 != 0))
+    if (b.role == endpoint_role::sender &&
+        (b.ring_depth == 0 || b.ring_depth > max_window || (b.ring_depth & (b.ring_depth - 1)) != 0 || b.ring_addr % 64 != 0))
         return errc::bad_blob;
     rail_list ours, theirs;
     for (unsigned l = 0; l < own.lanes; ++l) ours.rails[ours.size++] = rail_id{own.lane[l].rail};

@@ -37,9 +37,7 @@ public:
     /// `shape`: this machine's topology, from `backend.discover()`, from text, or written by hand.
     host_context(B backend, topology shape) : backend_(std::move(backend)), shape_(std::move(shape)) {}
     host_context(const host_context&) = delete;
-    ~host_context() {
-        regions_.clear();
-    }
+    ~host_context() { regions_.clear(); }
 
     const topology& shape() const noexcept { return shape_; }
     B& backend() noexcept { return backend_; }
@@ -57,7 +55,10 @@ public:
         ports_[slot] = std::make_unique<open_port<B>>(id, shape_.ports[id.value].name, std::move(*p));
         refresh(*ports_[slot]);
         for (auto& r : regions_)
-            if (status s = r->vacant ? status{} : register_on(*r, slot); !s) { ports_[slot].reset(); return s; }
+            if (status s = r->vacant ? status{} : register_on(*r, slot); !s) {
+                ports_[slot].reset();
+                return s;
+            }
         count_.store(slot + 1, std::memory_order_release);
         return slot;
     }
@@ -179,7 +180,8 @@ private:
     /// Deregisters what was let go of and is no longer in flight.
     void sweep() noexcept {
         for (auto& r : regions_)
-            if (!r->vacant && r->region.stamp.load() == 0 && r->region.in_flight.load(std::memory_order_acquire) == 0) r->deregister();
+            if (!r->vacant && r->region.stamp.load() == 0 && r->region.in_flight.load(std::memory_order_acquire) == 0)
+                r->deregister();
     }
 
     static status release(void* self, memory_region* region, bool force) noexcept {

@@ -10,7 +10,17 @@ namespace vccl::inline v0::detail {
 
 template <class Self>
 struct core_access {
-    channel_state core_state() const noexcept { return core().state(); }
+    channel_state state() const noexcept { return self().core_ ? core().state() : channel_state::connecting; }
+    vccl::epoch epoch() const noexcept { return self().core_ ? core().epoch() : vccl::epoch{}; }
+    /// How a lane fares at this end. Requires: begin_connect() was ok.
+    const lane_state& lane_health(lane_id l) const noexcept { return core().lanes()[l.value]; }
+    /// Effects: ends the channel at both ends; nothing more is delivered.
+    void abort() noexcept {
+        if (self().core_) core().fail(status{errc::aborted});
+    }
+
+    // --- for endpoint ---
+
     status core_why() const noexcept { return core().over() ? core().why() : status{}; }
     bool usable(unsigned l) const noexcept { return core().usable(l); }
     bool unsettled() const noexcept { return core().unsettled(); }
@@ -22,9 +32,11 @@ struct core_access {
     void core_fail(status s) noexcept { core().fail(s); }
 
 private:
-    auto& core() noexcept { return static_cast<Self*>(this)->core(); }
-    const auto& core() const noexcept { return static_cast<const Self*>(this)->core(); }
-    nanoseconds now() const noexcept { return static_cast<const Self*>(this)->now(); }
+    Self& self() noexcept { return static_cast<Self&>(*this); }
+    const Self& self() const noexcept { return static_cast<const Self&>(*this); }
+    auto& core() noexcept { return *self().core_; }
+    const auto& core() const noexcept { return *self().core_; }
+    nanoseconds now() const noexcept { return self().now_; }
 };
 
 }  // namespace vccl::inline v0::detail

@@ -7,62 +7,15 @@
 #include <vccl/channel/core.hpp>
 #include <vccl/host/blob.hpp>
 #include <vccl/host/context.hpp>
+#include <vccl/host/options.hpp>
+#include <vccl/host/port_watch.hpp>
 #include <vccl/policy/completion.hpp>
 #include <vccl/qp/lane.hpp>
 
-#include <array>
 #include <sched.h>
-#include <sys/random.h>
+#include <array>
 
 namespace vccl::inline v0 {
-
-/// Bytes written by a NIC into GPU memory are visible to the GPU only after a READ behind them.
-enum class flush_mode : std::uint8_t { none, device, always };
-
-struct endpoint_options {
-    std::uint64_t session{};                    ///< of your job: both ends' must agree
-    unsigned lanes{max_lanes};                  ///< at most so many, the primary included
-    unsigned first_lane{0};                     ///< prefer this lane: 1 sends everything over the first backup
-    unsigned window{64};                        ///< receiver: receives outstanding; power of two, at most max_window
-    std::uint32_t max_chunk{1u << 30};          ///< bytes
-    std::uint32_t inline_bytes{128};            ///< chunks up to this size are copied while posting
-    qp_timers timers{};
-    nanoseconds give_up_after{30'000'000'000};
-    nanoseconds peer_grace{5'000'000'000};
-    nanoseconds ack_delay{50'000};              ///< receiver: an acknowledgement waits so long for a grant to ride on
-    flush_mode flush{flush_mode::device};       ///< receiver: what must be flushed before it counts as received
-    oob_address oob{"127.0.0.1:0"};             ///< receiver: address at which the sender finds it; port 0: any
-    std::uint64_t seed{};                       ///< 0: from the system
-};
-
-namespace detail {
-
-inline std::uint64_t random_word(std::uint64_t seed) noexcept {
-    if (seed != 0) return seed;
-    std::uint64_t word = 0;
-    if (::getrandom(&word, sizeof word, 0) != static_cast<ssize_t>(sizeof word)) word = static_cast<std::uint64_t>(steady_clock{}.now().count);
-    return word | 1;
-}
-
-constexpr fault_cause cause_of(wc_status s) noexcept {
-    switch (s) {
-        case wc_status::retry_exc_err:
-        case wc_status::rnr_retry_exc_err:
-        case wc_status::resp_timeout_err: return fault_cause::retries;
-        case wc_status::wr_flush_err: return fault_cause::flushed;
-        default: return fault_cause::local_error;
-    }
-}
-constexpr errc errc_of(wc_status s) noexcept {
-    switch (s) {
-        case wc_status::rem_access_err:
-        case wc_status::rem_inv_req_err:
-        case wc_status::rem_op_err: return errc::remote_access;
-        default: return errc::local_protection;
-    }
-}
-
-}  // namespace detail
 
 /// `Self` has: core(), hot(), on_arrival(), on_flush(), on_message(), shape(), fill(blob), call(), accept(connection, up), end_all().
 template <class Self, verbs_backend B, class Port, class Group, class Handler, class Detect, class Clock, class Oob>
@@ -72,8 +25,16 @@ public:
     using port_policy = Port;
     static constexpr unsigned group = Group::count;
 
-    endpoint(host_context<B>& context, channel_id channel, const endpoint_options& options, Port port, Handler handler, Detect detect, Clock clock)
-        : context_(context), options_(options), channel_(channel), port_(std::move(port)), handler_(std::move(handler)), detect_(std::move(detect)), clock_(std::move(clock)) {}
+    endpoint(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options, Port port,
+             Handler handler, Detect detect, Clock clock)
+        : context_(context),
+          from_(from),
+          options_(options),
+          channel_(channel),
+          port_(std::move(port)),
+          handler_(std::move(handler)),
+          detect_(std::move(detect)),
+          clock_(std::move(clock)) {}
     endpoint(const endpoint&) = delete;
     endpoint& operator=(const endpoint&) = delete;
 
@@ -104,13 +65,13 @@ public:
             if (!own_.lane[l].up || !peer_.lane[l].up || !port_of(l).up.load()) continue;
             if (lanes_[l].connect(peer_.lane[l].end)) up |= 1u << l;
         }
-        for (unsigned l = 0; l < count_; ++l) watch(l);
+        for (unsigned l = 0; l < count_; ++l) (void)seen_[l].look(port_of(l));
         const std::uint64_t connection = (own_.nonce ^ peer_.nonce) * 0x9e3779b97f4a7c15u;
         self().accept(connection, up);
         begun_ = true;
         return {};
     }
-    bool connected() const noexcept { return begun_ && self().core_state() == channel_state::running; }
+    bool connected() const noexcept { return begun_ && self().state() == channel_state::running; }
 
     /// Effects: exchanges nothing itself: takes the peer's blob and waits until the channel runs. Errors: as decode_blob;
     /// port_down if no lane came up, peer_lost if the out-of-band channel did not, timeout.
@@ -118,7 +79,7 @@ public:
         if (status s = begin_connect(remote); !s) return s;
         const status s = wait_until(timeout, [&] { return connected(); });
         if (s.code != errc::timeout) return s;
-        if (self().core_state() == channel_state::suspended || !any_port_up()) {
+        if (self().state() == channel_state::suspended || !any_port_up()) {
             status down{errc::port_down};
             down.lane = 0;
             return down;
@@ -134,7 +95,8 @@ public:
         if (!begun_) return false;
         ++pass_;
         const bool moved = self().hot();
-        if (moved && (pass_ & 3) != 0) [[likely]] return true;
+        if (moved && (pass_ & 3) != 0) [[likely]]
+            return true;
         poll_others();
         if (!moved || (pass_ & 15) == 0) now_ = clock_.now();
         if (now_ >= next_look_ || self().unsettled() || fencing_ != 0) look_after();
@@ -151,14 +113,16 @@ protected:
     }
     void tell(const control_message& m) noexcept {
         // While connecting, the peer's QPs may not be ready to receive yet.
-        for (unsigned l = 0; l < count_ && self().core_state() != channel_state::connecting; ++l)
+        for (unsigned l = 0; l < count_ && self().state() != channel_state::connecting; ++l)
             if (self().usable(l)) (void)lanes_[l].send_control(m);
         (void)tell_on(lane_book::out_of_band_way, m);
     }
     /// False: withheld, since the peer takes no messages at present.
     bool tell_on(std::uint16_t way, const control_message& m) noexcept {
-        if (way == lane_book::out_of_band_way) (void)oob_.send(std::as_bytes(std::span(&m, 1)).first(m.size()));
-        else if (way < count_) return lanes_[way].send_control(m).code != errc::busy;
+        if (way == lane_book::out_of_band_way)
+            (void)oob_.send(std::as_bytes(std::span(&m, 1)).first(m.size()));
+        else if (way < count_)
+            return lanes_[way].send_control(m).code != errc::busy;
         return true;
     }
     void report(channel_event e) noexcept {
@@ -221,6 +185,7 @@ protected:
     unsigned count_{};
     unsigned hot_lane_{};
     host_context<B>& context_;
+    starting_point from_;
     endpoint_options options_;
     channel_id channel_;
     Port port_;
@@ -238,30 +203,31 @@ private:
     completion polled_[poll_batch]{};
     static constexpr unsigned spins_before_yield = 256;
 
-    struct seen {
-        std::uint32_t changes, down, gid, device;
-    };
-
     bool any_usable() const noexcept {
-        for (unsigned l = 0; l < count_; ++l) if (self().usable(l)) return true;
+        for (unsigned l = 0; l < count_; ++l)
+            if (self().usable(l)) return true;
         return false;
     }
     bool any_port_up() noexcept {
-        for (unsigned l = 0; l < count_; ++l) if (port_of(l).up.load()) return true;
+        for (unsigned l = 0; l < count_; ++l)
+            if (port_of(l).up.load()) return true;
         return false;
     }
 
     static bool in_range(const endpoint_options& o) noexcept {
         const qp_timers& t = o.timers;
         return o.lanes != 0 && o.lanes <= max_lanes && o.first_lane < o.lanes && o.window != 0 && o.window <= max_window &&
-            (o.window & (o.window - 1)) == 0 && o.max_chunk != 0 && o.max_chunk <= 1u << 30 && t.timeout <= 31 && t.retry_count <= 7 &&
-            t.rnr_retry <= 7 && t.min_rnr_timer <= 31 && o.give_up_after.count >= 0 && o.peer_grace.count >= 0 && o.ack_delay.count >= 0;
+               (o.window & (o.window - 1)) == 0 && o.max_chunk != 0 && o.max_chunk <= 1u << 30 && t.timeout <= 31 &&
+               t.retry_count <= 7 && t.rnr_retry <= 7 && t.min_rnr_timer <= 31 && o.give_up_after.count >= 0 &&
+               o.peer_grace.count >= 0 && o.ack_delay.count >= 0;
     }
 
     status open() {
         if (opened_) return {};
         if (!in_range(options_)) return errc::invalid_argument;
-        auto ports = self().choose_lanes(context_.shape(), port_);
+        const topology& t = context_.shape();
+        auto ports = from_.is_port ? lanes_for(t, from_.port, channel_, port_, options_.lanes)
+                                   : lanes_for(t, from_.gpu, channel_, port_, options_.lanes);
         if (!ports) return ports.error();
         count_ = ports->size();
         if (options_.first_lane >= count_) return status{errc::no_port, options_.first_lane};
@@ -272,7 +238,6 @@ private:
         own_.lanes = static_cast<std::uint8_t>(count_);
         own_.group = static_cast<std::uint8_t>(group);
         own_.max_chunk = options_.max_chunk;
-        const topology& t = context_.shape();
         for (unsigned l = 0; l < count_; ++l) {
             auto slot = context_.open((*ports)[l]);
             if (!slot) return on_lane(slot.error(), l);
@@ -296,11 +261,6 @@ private:
     static status on_lane(status s, unsigned l) noexcept {
         s.lane = static_cast<std::uint8_t>(l);
         return s;
-    }
-
-    void watch(unsigned l) noexcept {
-        open_port<B>& p = port_of(l);
-        seen_[l] = {p.changes.load(), p.down_events.load(), p.gid_events.load(), p.device_events.load()};
     }
 
     void poll_others() noexcept {
@@ -327,22 +287,13 @@ private:
     }
 
     void look_at_port(unsigned l) noexcept {
-        open_port<B>& p = port_of(l);
-        seen& s = seen_[l];
-        const std::uint32_t changes = p.changes.load(std::memory_order_acquire);
-        if (changes == s.changes) return;
-        const seen before = s;
-        s.changes = changes;
-        s.down = p.down_events.load();
-        s.gid = p.gid_events.load();
-        s.device = p.device_events.load();
-        if (!detect_.times().use_events) return;
-        if (s.device != before.device) self().core_fault(l, fault_cause::qp_fatal, wc_status::success);
-        const bool up = p.up.load();
+        const port_change c = seen_[l].look(port_of(l));
+        if (!c.any || !detect_.times().use_events) return;
+        if (c.device) self().core_fault(l, fault_cause::qp_fatal, wc_status::success);
         // Down and up again between two looks: the QPs may have given up meanwhile, so it counts as down.
-        if (s.down != before.down) self().core_port(l, false);
-        self().core_port(l, up);
-        if (s.gid != before.gid && up) {
+        if (c.went_down) self().core_port(l, false);
+        self().core_port(l, c.up);
+        if (c.renumbered && c.up) {
             auto end = lanes_[l].end();
             if (end && std::memcmp(end->gid, own_.lane[l].end.gid, sizeof end->gid) != 0) {
                 std::memcpy(own_.lane[l].end.gid, end->gid, sizeof end->gid);
@@ -354,7 +305,8 @@ private:
     void look_at_oob() noexcept {
         const oob_state s = oob_.advance(now_);
         if (s != oob_state_) {
-            if (s == oob_state::up || oob_state_ == oob_state::up || s == oob_state::refused) self().core_oob(s == oob_state::up, s == oob_state::refused);
+            if (s == oob_state::up || oob_state_ == oob_state::up || s == oob_state::refused)
+                self().core_oob(s == oob_state::up, s == oob_state::refused);
             oob_state_ = s;
         }
         control_message m;
@@ -374,7 +326,9 @@ private:
 
     /// A message of either control way. What is not of this connection is not looked at any further.
     void take_message(const control_message& m, std::size_t bytes) noexcept {
-        if (bytes < offsetof(control_message, end) || m.magic != control_message::magic_value || m.version != wire_version || m.connection != self().connection()) return;
+        if (bytes < offsetof(control_message, end) || m.magic != control_message::magic_value || m.version != wire_version ||
+            m.connection != self().connection())
+            return;
         if (m.count > max_window && m.kind == control_kind::sync) return;
         if (bytes < m.size()) return;
         for (unsigned l = 0; l < count_; ++l) lanes_[l].peer_heard();
@@ -389,16 +343,22 @@ private:
         if constexpr (detail::hears_completions<Handler>) handler_.on_polled(c);
         wr_account& account = lane.account(id.qp());
         const wr_kind kind = id.kind();
-        if (kind == wr_kind::control_recv) --account.receives;
-        else if (kind == wr_kind::arrival) lane.arrived(id.qp(), 1);
-        else account.retire(id.mark());
+        if (kind == wr_kind::control_recv)
+            --account.receives;
+        else if (kind == wr_kind::arrival)
+            lane.arrived(id.qp(), 1);
+        else
+            account.retire(id.mark());
         if (c.status != wc_status::success) [[unlikely]] {
             failed(l, c, kind);
             return;
         }
-        if (kind == wr_kind::arrival) self().on_arrival(l, id.generation(), c);
-        else if (kind == wr_kind::flush) self().on_flush(l, id.mark(), true);
-        else if (kind == wr_kind::control_recv) controlled(l, id.mark(), c.byte_len);
+        if (kind == wr_kind::arrival)
+            self().on_arrival(l, id.generation(), c);
+        else if (kind == wr_kind::flush)
+            self().on_flush(l, id.mark(), true);
+        else if (kind == wr_kind::control_recv)
+            controlled(l, id.mark(), c.byte_len);
     }
 
     VCCL_COLD void controlled(unsigned l, std::uint64_t slot, std::size_t bytes) noexcept {
@@ -425,7 +385,7 @@ private:
         self().core_fail(s);
     }
 
-    seen seen_[max_lanes]{};
+    port_watch seen_[max_lanes]{};
     nanoseconds next_look_{}, next_query_{}, next_oob_{}, fence_until_[max_lanes]{};
     std::uint32_t fencing_{}, unfenceable_{};
     std::uint64_t pass_{};

@@ -54,7 +54,9 @@ public:
     /// Is it of memory that is registered now?
     bool good() const noexcept { return region_->stamp.load(std::memory_order_relaxed) == stamp_; }
     /// Returns: ok if it is; not_registered, out_of_range.
-    status check() const noexcept { return good() ? errc::ok : region_ == &detail::outside_memory ? errc::out_of_range : errc::not_registered; }
+    status check() const noexcept {
+        return good() ? errc::ok : region_ == &detail::outside_memory ? errc::out_of_range : errc::not_registered;
+    }
     /// No piece of anything, and no bytes: what a send without bytes may name.
     bool nothing() const noexcept { return bytes_ == 0 && region_ == &detail::not_memory; }
 
@@ -73,7 +75,8 @@ public:
     memory() = default;
     memory(memory_region* r, void* context, releaser f) noexcept
         : region_(r), context_(context), release_(f), stamp_(r->stamp.load(std::memory_order_relaxed)) {}
-    memory(memory&& o) noexcept : region_(std::exchange(o.region_, nullptr)), context_(o.context_), release_(o.release_), stamp_(o.stamp_) {}
+    memory(memory&& o) noexcept
+        : region_(std::exchange(o.region_, nullptr)), context_(o.context_), release_(o.release_), stamp_(o.stamp_) {}
     memory& operator=(memory&& o) noexcept {
         if (this != &o) {
             drop();

@@ -30,9 +30,13 @@ enum class oob_state : std::uint8_t {
 };
 
 template <class O>
-concept oob_channel = on_axis<O, axis::oob> && std::default_initializable<O> &&
-    requires(O o, const oob_address& where, const oob_secret& secret, std::span<const std::byte> out, std::span<std::byte> in, nanoseconds now) {
-        { o.listen(where, secret) } noexcept -> std::same_as<result<oob_address>>;  // the receiver; `where`: address to bind, port 0 for any
+concept oob_channel =
+    on_axis<O, axis::oob> && std::default_initializable<O> &&
+    requires(O o, const oob_address& where, const oob_secret& secret, std::span<const std::byte> out, std::span<std::byte> in,
+             nanoseconds now) {
+        {
+            o.listen(where, secret)
+        } noexcept -> std::same_as<result<oob_address>>;  // the receiver; `where`: address to bind, port 0 for any
         { o.connect(where, secret) } noexcept -> std::same_as<status>;              // the sender; begins only
         { o.advance(now) } noexcept -> std::same_as<oob_state>;                     // accepts, connects, mends
         { o.send(out) } noexcept -> std::same_as<bool>;                             // false: lost

@@ -6,9 +6,9 @@
 #include <vccl/base/clock.hpp>
 #include <vccl/base/status.hpp>
 
+#include <sched.h>
 #include <atomic>
 #include <mutex>
-#include <sched.h>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -84,21 +84,33 @@ public:
     proxied(const proxied&) = delete;
     ~proxied() { driver_.detach(this); }
 
-    auto local_info() { return locked([](auto& e) { return e.local_info(); }); }
+    auto local_info() {
+        return locked([](auto& e) { return e.local_info(); });
+    }
     template <class Blob>
-    status begin_connect(const Blob& remote) { return locked([&](auto& e) { return e.begin_connect(remote); }); }
+    status begin_connect(const Blob& remote) {
+        return locked([&](auto& e) { return e.begin_connect(remote); });
+    }
     template <class Blob>
     status connect(const Blob& remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         return wait_for(timeout, [](auto& e) { return e.connected(); });
     }
     template <class View>
-    auto send(const View& v) noexcept { return locked([&](auto& e) { return e.send(v); }); }
+    auto send(const View& v) noexcept {
+        return locked([&](auto& e) { return e.send(v); });
+    }
     template <class View>
-    auto recv(const View& v) noexcept { return locked([&](auto& e) { return e.recv(v); }); }
+    auto recv(const View& v) noexcept {
+        return locked([&](auto& e) { return e.recv(v); });
+    }
     template <class Sequence>
-    status wait(Sequence s, nanoseconds timeout) noexcept { return wait_for(timeout, [s](auto& e) { return e.ended(s); }); }
-    status health() const noexcept { return locked([](auto& e) { return e.health(); }); }
+    status wait(Sequence s, nanoseconds timeout) noexcept {
+        return wait_for(timeout, [s](auto& e) { return e.ended(s); });
+    }
+    status health() const noexcept {
+        return locked([](auto& e) { return e.health(); });
+    }
 
     /// Runs `f(endpoint)` while the proxy keeps off: for what has no call of its own here.
     template <class F>

@@ -7,28 +7,33 @@
 #include <vccl/channel/receiver_core.hpp>
 #include <vccl/host/core_access.hpp>
 #include <vccl/host/endpoint.hpp>
+#include <vccl/host/flush.hpp>
+#include <vccl/host/grant_run.hpp>
 
 namespace vccl::inline v0 {
 
-template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock, class Oob>
-class basic_host_receiver : public endpoint<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler, Detect, Clock, Oob>,
-                            public detail::core_access<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
+template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock,
+          class Oob>
+class basic_host_receiver
+    : public endpoint<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler,
+                      Detect, Clock, Oob>,
+      public detail::core_access<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
     using base = endpoint<basic_host_receiver, B, Port, Group, Handler, Detect, Clock, Oob>;
     using core_type = receiver_core<basic_host_receiver, Failback>;
     friend base;
     friend detail::core_access<basic_host_receiver>;
     friend core_type;
+    friend grant_watch;
     friend channel_core<basic_host_receiver>;
 
 public:
     using failback_type = Failback;
 
-    basic_host_receiver(host_context<B>& context, gpu_id gpu, channel_id channel, const endpoint_options& options = {}, Port port = {},
-                        Handler handler = {}, Failback failback = {}, Detect detect = {}, Clock clock = {})
-        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), gpu_(gpu), failback_(failback) {}
-    basic_host_receiver(host_context<B>& context, port_id primary, channel_id channel, const endpoint_options& options = {}, Port port = {},
-                        Handler handler = {}, Failback failback = {}, Detect detect = {}, Clock clock = {})
-        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), primary_(primary), has_primary_(true), failback_(failback) {}
+    /// Receives at a GPU's nearest port (or the one that the port policy names), or at a given port; with that port's backups.
+    basic_host_receiver(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options = {},
+                        Port port = {}, Handler handler = {}, Failback failback = {}, Detect detect = {}, Clock clock = {})
+        : base(context, from, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)),
+          failback_(failback) {}
     ~basic_host_receiver() {
         if (core_ && !core_->over()) core_->fail(status{errc::aborted});
     }
@@ -36,7 +41,8 @@ public:
     /// Effects: posts a receive; never blocks; the grant goes out in progress(). Errors: not_connected, would_block (the
     /// window is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> recv(const memory_view& room) noexcept {
-        if (room_ == 0 || !room.good() || room.bytes() > most_) [[unlikely]] return recv_unusual(room);
+        if (room_ == 0 || !room.good() || room.bytes() > most_) [[unlikely]]
+            return recv_unusual(room);
         return push(room);
     }
 
@@ -72,15 +78,8 @@ public:
         const status s = this->wait_until(timeout, [&] { return core_->state() == channel_state::closed; });
         return s.code == errc::closed ? status{} : s;
     }
-    void abort() noexcept {
-        if (core_) core_->fail(status{errc::aborted});
-    }
 
     lane_id active_lane() const noexcept { return lane_id{static_cast<std::uint8_t>(core_ ? core_->active() : 0)}; }
-    /// How a lane fares at this end. Requires: begin_connect() was ok.
-    const lane_state& lane_health(lane_id l) const noexcept { return core_->lanes()[l.value]; }
-    channel_state state() const noexcept { return core_ ? core_->state() : channel_state::connecting; }
-    vccl::epoch epoch() const noexcept { return core_ ? core_->epoch() : vccl::epoch{}; }
     /// Immediates that were recognised as old news and dropped.
     std::uint64_t stale_arrivals() const noexcept { return stale_; }
 
@@ -127,12 +126,6 @@ private:
     bool marked(unsigned l) noexcept { return this->lanes_[l].account(0).retired >= marks_[l]; }
 
     static constexpr std::uint64_t nothing_said = ~std::uint64_t{0};
-    static constexpr std::uint32_t flush_bytes = 8;
-
-    result<lane_list> choose_lanes(const topology& t, const Port& policy) const noexcept {
-        return has_primary_ ? lanes_for(t, primary_, this->channel_, policy, this->options_.lanes)
-                            : lanes_for(t, gpu_, this->channel_, policy, this->options_.lanes);
-    }
 
     lane_shape shape() const noexcept {
         lane_shape s{};
@@ -152,10 +145,7 @@ private:
         if (!m) return m.error();
         staging_memory_ = std::move(*m);
         b.role = endpoint_role::receiver;
-        for (unsigned i = 0; i < sizeof b.secret.bytes; i += 8) {
-            const std::uint64_t word = detail::random_word(0);
-            std::memcpy(b.secret.bytes + i, &word, 8);
-        }
+        b.secret = detail::random_secret();
         auto where = this->oob_.listen(this->options_.oob, b.secret);
         if (!where) return where.error();
         b.oob = *where;
@@ -179,21 +169,24 @@ private:
 
     VCCL_ALWAYS_INLINE bool hot() noexcept {
         bool moved = this->poll_hot(this->hot_lane_);
-        if (core_->deliverable()) [[unlikely]] deliver();
+        if (core_->deliverable()) [[unlikely]]
+            deliver();
         room_ = core_->room();
         if (core_->wants_grant() && core_->may_grant() && due()) {
             while (grant_run(moved)) {}
             if (core_->wants_grant()) moved |= grant_any();
         }
-        if (moved) quiet_since_ = this->now_;
-        else if (acked_ != core_->head() && this->now_ - quiet_since_ >= this->options_.ack_delay) acknowledge();
+        if (moved)
+            quiet_since_ = this->now_;
+        else if (acked_ != core_->head() && this->now_ - quiet_since_ >= this->options_.ack_delay)
+            acknowledge();
         return moved;
     }
 
     /// While the sender holds grants for more than three quarters of the posted receives, more can wait for company: a WRITE
     /// carries a whole run of them. Not for longer than an acknowledgement may wait, since it rides on them.
     bool due() const noexcept {
-        return 4 * core_->ungranted() >= core_->tail() - core_->head() || core_->wants_grant() || this->now_ - quiet_since_ >= this->options_.ack_delay;
+        return 4 * core_->ungranted() >= core_->tail() - core_->head() || this->now_ - quiet_since_ >= this->options_.ack_delay;
     }
 
     VCCL_NOINLINE void deliver() noexcept {
@@ -218,7 +211,8 @@ private:
     /// grant_run(). Returns the first completion that is something else.
     VCCL_ALWAYS_INLINE const completion* arrivals(unsigned l, const completion* c, const completion* end) noexcept {
         if constexpr (Group::count == 1) {
-            if (core_->resuming()) [[unlikely]] return c;
+            if (core_->resuming()) [[unlikely]]
+                return c;
             const completion* const first = c;
             std::uint64_t s = core_->head();
             for (bool plain = true; plain && c != end;) {
@@ -231,8 +225,8 @@ private:
                 const incoming* const begin = in;
                 for (; c != stop; ++c, ++in) {
                     const std::uint32_t bytes = c->byte_len;
-                    plain = in->expected.origin == static_cast<std::uint32_t>(c->wr_id) && in->expected.immediate == c->immediate &&
-                        c->status == wc_status::success && bytes <= in->length;
+                    plain = in->expected.origin == static_cast<std::uint32_t>(c->wr_id) &&
+                            in->expected.immediate == c->immediate && c->status == wc_status::success && bytes <= in->length;
                     if (!plain) break;
                     in->bytes = bytes;
                     if constexpr (detail::hears_completions<Handler>) this->handler_.on_polled(*c);
@@ -261,7 +255,8 @@ private:
             do {
                 const incoming& c = core_->at(s);
                 cts_words& w = staging_[s & (max_window - 1)].words;
-                w = {s, c.addr, cts_words::make_room(c.length, c.region->remote[this->slots_[l]].value), binding, core_->head(), 0};
+                w = {s,       c.addr,        cts_words::make_room(c.length, c.region->remote[this->slots_[l]].value),
+                     binding, core_->head(), 0};
                 w.check = check_of(w);
                 core_->granted(s);
                 ++n;
@@ -272,42 +267,26 @@ private:
         return true;
     }
 
-    /// What a run needs to know of the active lane in the present epoch; made anew when they change.
-    struct run_plan {
-        std::uint64_t binding{};
-        lane<B>* on{};
-        std::uint32_t port{};     ///< the lane's, in every registration
-        /// `origin` of whole arrivals in host memory and in GPU memory: 0 where there is something to flush.
-        std::uint32_t origins[2]{};
-        std::uint64_t mark{};     ///< a `chunk_state` as the word that it is
-        work write{};
-    };
-    VCCL_COLD void make_plan(std::uint64_t binding) noexcept {
-        const unsigned l = core_->active();
-        plan_ = run_plan{binding, &this->lanes_[l], this->slots_[l], {}, std::bit_cast<std::uint64_t>(core_->mark()), {}};
-        if (Group::count == 1 && this->options_.flush != flush_mode::always) plan_.origins[0] = plan_.on->arrival_origin(0);
-        if (Group::count == 1 && this->options_.flush == flush_mode::none) plan_.origins[1] = plan_.on->arrival_origin(0);
-        plan_.write.op = work_op::write;
-        plan_.write.lkey = staging_memory_.region()->local[plan_.port];
-        plan_.write.rkey = rkey{this->peer_.lane[l].ring_rkey};
-        this->hot_lane_ = l;
-    }
-
     /// The common case in one tight loop: chunks that were never granted before, up to where a ring begins anew. Prepares
     /// what arrivals() compares. Returns true if there may be more.
     VCCL_ALWAYS_INLINE bool grant_run(bool& moved) noexcept {
         const std::uint64_t first = core_->next_fresh(), fresh = core_->fresh_end() - first;
         const std::uint64_t binding = core_->binding();
-        if (binding != plan_.binding) [[unlikely]] make_plan(binding);
+        if (binding != plan_.binding) [[unlikely]] {
+            const unsigned l = this->hot_lane_ = core_->active();
+            plan_.make(binding, this->lanes_[l], this->slots_[l], core_->mark(), this->options_.flush, staging_memory_,
+                       rkey{this->peer_.lane[l].ring_rkey});
+        }
         const auto run = plan_.on->begin_run(0, wr_kind::grant, plan_.write);
         if (fresh == 0 || run.credit == 0) return false;
         std::uint64_t count = fresh;
-        for (const std::uint64_t most : {this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)), core_->contiguous(first)})
+        for (const std::uint64_t most :
+             {this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)), core_->contiguous(first)})
             if (count > most) count = most;
         const std::uint64_t acked = core_->head();
         cts_slot* const slot = &staging_[first & (max_window - 1)];
         incoming* const in = &core_->at(first);
-        fill_slots(plan_, in, in + count, slot, first, acked);
+        detail::fill_slots(plan_, in, in + count, slot, first, acked);
         work& w = plan_.write;
         w.local_addr = reinterpret_cast<std::uint64_t>(slot);
         core_->granted_run(first + count);
@@ -323,33 +302,6 @@ private:
         acked_ = acked;
         return count != fresh;
     }
-    /// A function of its own, so that the loop has all registers to itself.
-    VCCL_NOINLINE static void fill_slots(const run_plan& plan, incoming* in, incoming* const end, cts_slot* slot, std::uint64_t s, std::uint64_t acked) noexcept {
-        const cts_words common{0, 0, 0, plan.binding, acked, 0};
-        const std::uint64_t shared = cts_shared_mix(plan.binding, acked), mark = plan.mark;
-        const std::uint32_t port = plan.port, origins[2] = {plan.origins[0], plan.origins[1]};
-        std::uint32_t imm = immediate::whole(cts_words::epoch_of(plan.binding), s).raw;
-        std::uint64_t own = cts_sequence_mix(s);
-        for (; in != end; ++in, ++slot, ++s) {
-            slot->words.sequence = s;
-            memory_region& region = *in->region;
-            const std::uint64_t addr = in->addr, room = in->fresh_room(region.remote[port].value);
-            in->expected.origin = origins[region.device];
-            slot->words.addr = addr;
-            slot->words.room = room;
-            slot->words.share(common);
-            slot->words.check = cts_own_mix(own, addr, room) + shared;
-            in->expected.immediate = imm;
-            static_cast<chunk_state&>(*in) = std::bit_cast<chunk_state>(mark);
-            own += cts_sequence_step;
-            imm += immediate::one_sequence;
-        }
-    }
-    /// Do bytes in this memory count only after a flush?
-    bool must_flush(const incoming& c) const noexcept {
-        return this->options_.flush == flush_mode::always || (this->options_.flush == flush_mode::device && c.region->device);
-    }
-
     bool write_slots(unsigned l, std::uint64_t first, std::uint64_t n) noexcept {
         work w{};
         w.op = work_op::write;
@@ -400,33 +352,21 @@ private:
 
     void complete(unsigned l, std::uint64_t s) noexcept {
         incoming& c = core_->at(s);
-        if (c.bytes == 0 || !must_flush(c)) {
+        if (c.bytes == 0 || !must_flush(this->options_.flush, c.region->device)) {
             c.phase = chunk_phase::received;
             return;
         }
         flush(l, s, c);
     }
 
-    /// A READ of the chunk's last bytes through the NIC that wrote them: what it returns lies behind the writes (G9).
     VCCL_NOINLINE void flush(unsigned l, std::uint64_t s, incoming& c) noexcept {
         c.phase = chunk_phase::flushing;
         lane<B>& lane = this->lanes_[l];
         if (!lane.connected()) return;  // arrived while the lane was being fenced: it goes round again
-        work w{};
-        w.op = work_op::read;
-        w.length = c.bytes < flush_bytes ? c.bytes : flush_bytes;
-        w.remote_addr = c.addr + c.bytes - w.length;
-        w.rkey = c.region->remote[this->slots_[l]];
-        w.local_addr = reinterpret_cast<std::uint64_t>(&staging_[0].pad[0]);
-        w.lkey = staging_memory_.region()->local[this->slots_[l]];
-        const std::uint64_t n = lane.account(lane.flush_index).posted + 1;
-        if (!lane.room(lane.flush_index) || !lane.post(lane.flush_index, wr_kind::flush, w, true)) {
+        if (!flushes_.begin(lane, this->slots_[l], s, c, staging_[0].pad[0], staging_memory_.region()->local[this->slots_[l]]))
             this->core_fault(l, fault_cause::local_error, wc_status::success);
-            return;
-        }
-        flushing_[l][n & (max_window - 1)] = s;
     }
-    void on_flush(unsigned l, std::uint64_t n, bool ok) noexcept { core_->flushed(flushing_[l][n & (max_window - 1)], ok); }
+    void on_flush(unsigned l, std::uint64_t n, bool ok) noexcept { core_->flushed(flushes_.chunk(l, n), ok); }
 
     void core_message(const control_message& m) noexcept { core_->on_message(m, this->now_); }
 
@@ -438,25 +378,19 @@ private:
         }
     }
 
-    core_type& core() noexcept { return *core_; }
-    const core_type& core() const noexcept { return *core_; }
     std::uint64_t connection() const noexcept { return connection_; }
-    nanoseconds now() const noexcept { return this->now_; }
 
-    gpu_id gpu_{};
-    port_id primary_{};
-    bool has_primary_{};
     Failback failback_;
     std::unique_ptr<cts_slot[]> staging_;
     memory staging_memory_;
-    run_plan plan_{};
+    detail::grant_run<lane<B>> plan_;  ///< made anew when lane or epoch change
     std::optional<core_type> core_;
     std::uint64_t most_{};  ///< bytes of a receive
     std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
     std::uint64_t connection_{}, acked_{}, stale_{};  // acked_: as last told to the sender
     nanoseconds quiet_since_{};
     std::uint64_t marks_[max_lanes]{};
-    std::uint64_t flushing_[max_lanes][max_window]{};
+    detail::flushes flushes_;
 };
 
 }  // namespace vccl::inline v0

@@ -9,13 +9,17 @@
 
 #include <vccl/channel/sender_core.hpp>
 #include <vccl/host/core_access.hpp>
+#include <vccl/host/cts_ring.hpp>
 #include <vccl/host/endpoint.hpp>
 
 namespace vccl::inline v0 {
 
-template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock, class Oob>
-class basic_host_sender : public endpoint<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler, Detect, Clock, Oob>,
-                          public detail::core_access<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
+template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock,
+          class Oob>
+class basic_host_sender
+    : public endpoint<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler,
+                      Detect, Clock, Oob>,
+      public detail::core_access<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
     using base = endpoint<basic_host_sender, B, Port, Group, Handler, Detect, Clock, Oob>;
     using core_type = sender_core<basic_host_sender, Log>;
     friend base;
@@ -26,14 +30,12 @@ class basic_host_sender : public endpoint<basic_host_sender<B, Port, Group, Hand
 public:
     using log_type = Log;
 
-    /// Sends from `gpu`'s nearest port (or the one that the port policy names), with its backups.
-    basic_host_sender(host_context<B>& context, gpu_id gpu, channel_id channel, const endpoint_options& options = {}, Port port = {},
-                      Handler handler = {}, Log log = {}, Detect detect = {}, Clock clock = {})
-        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), gpu_(gpu), log_(std::move(log)) {}
-    /// The same, on a machine without GPUs: from this port.
-    basic_host_sender(host_context<B>& context, port_id primary, channel_id channel, const endpoint_options& options = {}, Port port = {},
-                      Handler handler = {}, Log log = {}, Detect detect = {}, Clock clock = {})
-        : base(context, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)), primary_(primary), has_primary_(true), log_(std::move(log)) {}
+    /// Sends from a GPU's nearest port (or the one that the port policy names), or from a given port on a machine without
+    /// GPUs; with that port's backups.
+    basic_host_sender(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options = {},
+                      Port port = {}, Handler handler = {}, Log log = {}, Detect detect = {}, Clock clock = {})
+        : base(context, from, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)),
+          log_(std::move(log)) {}
     ~basic_host_sender() {
         if (core_ && !core_->over()) core_->fail(status{errc::aborted});
     }
@@ -41,7 +43,8 @@ public:
     /// Effects: queues a chunk; never blocks; the bytes go out in progress(). Errors: not_connected, would_block (the
     /// rollback FIFO is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> send(const memory_view& bytes) noexcept {
-        if (room_ == 0 || !bytes.good() || bytes.bytes() - small_ >= most_) [[unlikely]] return send_unusual(bytes);
+        if (room_ == 0 || !bytes.good() || bytes.bytes() - small_ >= most_) [[unlikely]]
+            return send_unusual(bytes);
         return push(bytes, work_flags::none);
     }
 
@@ -61,7 +64,9 @@ public:
     }
     /// Has the chunk ended?
     bool ended(sequence s) const noexcept { return core_ && core_->acked() > s.value; }
-    status wait_all(nanoseconds timeout) noexcept { return next().value == 0 ? status{} : this->wait_until(timeout, [&] { return !core_->outstanding(); }); }
+    status wait_all(nanoseconds timeout) noexcept {
+        return next().value == 0 ? status{} : this->wait_until(timeout, [&] { return !core_->outstanding(); });
+    }
 
     /// Effects: waits for everything to be acknowledged, then closes both ends in order.
     status close(nanoseconds timeout) noexcept {
@@ -72,16 +77,8 @@ public:
         const status s = this->wait_until(deadline - this->clock_.now(), [&] { return core_->state() == channel_state::closed; });
         return s.code == errc::closed ? status{} : s;
     }
-    /// Effects: ends the channel at both ends; nothing more is delivered.
-    void abort() noexcept {
-        if (core_) core_->fail(status{errc::aborted});
-    }
 
     lane_id active_lane() const noexcept { return lane_id{static_cast<std::uint8_t>(this->hot_lane_)}; }
-    /// How a lane fares at this end. Requires: begin_connect() was ok.
-    const lane_state& lane_health(lane_id l) const noexcept { return core_->lanes()[l.value]; }
-    channel_state state() const noexcept { return core_ ? core_->state() : channel_state::connecting; }
-    vccl::epoch epoch() const noexcept { return core_ ? core_->epoch() : vccl::epoch{}; }
 
 private:
     /// What send() passes on: small chunks, which are inlined, and refusals.
@@ -122,17 +119,6 @@ private:
         return true;
     }
 
-    /// What the receiver writes here: the acknowledgement line, then the CTS ring.
-    struct ring {
-        ack_line ack;
-        cts_slot slots[max_window];
-    };
-
-    result<lane_list> choose_lanes(const topology& t, const Port& policy) const noexcept {
-        return has_primary_ ? lanes_for(t, primary_, this->channel_, policy, this->options_.lanes)
-                            : lanes_for(t, gpu_, this->channel_, policy, this->options_.lanes);
-    }
-
     lane_shape shape() const noexcept {
         lane_shape s{};
         s.group = Group::count;
@@ -143,10 +129,10 @@ private:
     }
 
     status fill(connection_blob& b) {
-        ring_.reset(new (std::nothrow) ring{});
+        ring_.reset(new (std::nothrow) cts_ring{});
         if (!ring_) return errc::no_memory;
         for (cts_slot& s : ring_->slots) s.words.sequence = ~std::uint64_t{0};
-        auto m = this->context_.register_memory(ring_.get(), sizeof(ring));
+        auto m = this->context_.register_memory(ring_.get(), sizeof(cts_ring));
         if (!m) return m.error();
         ring_memory_ = std::move(*m);
         b.role = endpoint_role::sender;
@@ -173,7 +159,8 @@ private:
 
     VCCL_ALWAYS_INLINE bool hot() noexcept {
         bool moved = this->poll_hot(this->hot_lane_);
-        if (core_->over()) [[unlikely]] return moved;
+        if (core_->over()) [[unlikely]]
+            return moved;
         std::uint64_t acked = std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire);
         run_end end = run_end::unusual;
         if constexpr (Group::count == 1) {
@@ -184,7 +171,8 @@ private:
             core_->acknowledge(acked, [this](sequence s, outgoing& o) { retired(s, o); });
             moved = true;
         }
-        if (end == run_end::unusual) [[unlikely]] moved |= post_any();
+        if (end == run_end::unusual) [[unlikely]]
+            moved |= post_any();
         if (!moved && core_->outstanding()) moved = scan();
         room_ = core_->room();
         return moved;
@@ -195,10 +183,13 @@ private:
         bool moved = false;
         std::uint64_t s = 0;
         while (core_->next_post(s)) {
-            const cts_words c = read_slot(s);
+            const cts_words c = ring_->read(s);
             const auto g = core_->judge(c, s);
             if (g == core_type::grant::absent) break;
-            if (g == core_type::grant::violation) { core_->fail(status{errc::protocol_violation, c.lane()}); break; }
+            if (g == core_type::grant::violation) {
+                core_->fail(status{errc::protocol_violation, c.lane()});
+                break;
+            }
             moved |= acknowledged_to(c.acked);
             if (!post_chunk(s, c)) break;
             moved = true;
@@ -231,9 +222,10 @@ private:
         const std::uint64_t first = core_->fresh(), fresh = core_->tail() - first;
         if (fresh == 0) return core_->all_posted() ? run_end::idle : run_end::unusual;
         cts_slot* slot = &ring_->slots[first & (max_window - 1)];
-        if (word_of<&cts_words::sequence>(*slot) != first) return run_end::idle;
-        const std::uint64_t binding = word_of<&cts_words::binding>(*slot);
-        if ((binding != plan_.binding || !plan_.on) && !make_plan(binding)) [[unlikely]] return run_end::unusual;
+        if (cts_ring::word_of<&cts_words::sequence>(*slot) != first) return run_end::idle;
+        const std::uint64_t binding = cts_ring::word_of<&cts_words::binding>(*slot);
+        if ((binding != plan_.binding || !plan_.on) && !make_plan(binding)) [[unlikely]]
+            return run_end::unusual;
 
         work& w = plan_.write;
         w.immediate = immediate::whole(cts_words::epoch_of(binding), first).raw - immediate::one_sequence;
@@ -244,20 +236,23 @@ private:
         for (const std::uint64_t most : {run.credit, max_window - (first & (max_window - 1)), core_->contiguous(first)})
             if (count > most) count = most;
         outgoing* o = &core_->at(first);
-        std::uint64_t acked = word_of<&cts_words::acked>(*slot), shared = cts_shared_mix(binding, acked), own = cts_sequence_mix(first);
+        std::uint64_t acked = cts_ring::word_of<&cts_words::acked>(*slot), shared = cts_shared_mix(binding, acked),
+                      own = cts_sequence_mix(first);
         bool ok = true;
         cts_slot* const begin = slot;
         for (cts_slot* const end = slot + count; slot != end; ++slot, ++o, own += cts_sequence_step) {
             // The check tells all: written for this sequence, on this binding, with the acknowledgement of the slot before.
-            const std::uint64_t addr = word_of<&cts_words::addr>(*slot), room = word_of<&cts_words::room>(*slot);
-            const std::uint64_t check = word_of<&cts_words::check>(*slot) - cts_own_mix(own, addr, room);
+            const std::uint64_t addr = cts_ring::word_of<&cts_words::addr>(*slot),
+                                room = cts_ring::word_of<&cts_words::room>(*slot);
+            const std::uint64_t check = cts_ring::word_of<&cts_words::check>(*slot) - cts_own_mix(own, addr, room);
             if (check != shared) [[unlikely]] {
-                const std::uint64_t newer = word_of<&cts_words::acked>(*slot);
+                const std::uint64_t newer = cts_ring::word_of<&cts_words::acked>(*slot);
                 shared = cts_shared_mix(binding, newer);
                 if (check != shared) break;
                 acked = newer;
             }
-            if (o->length > cts_words::length_of(room)) [[unlikely]] break;
+            if (o->length > cts_words::length_of(room)) [[unlikely]]
+                break;
             w.local_addr = o->addr;
             w.lkey = o->region->local[port];
             w.remote_addr = addr;
@@ -265,7 +260,10 @@ private:
             w.rkey = rkey{cts_words::rkey_of(room)};
             w.immediate += immediate::one_sequence;
             w.flags = o->flags;
-            if (!run.post(w)) [[unlikely]] { ok = false; break; }
+            if (!run.post(w)) [[unlikely]] {
+                ok = false;
+                break;
+            }
             static_cast<posting&>(*o) = std::bit_cast<posting>(mark);
         }
         const std::uint64_t posted = static_cast<std::uint64_t>(slot - begin);
@@ -287,22 +285,10 @@ private:
         if (scanned_ < core_->tail()) scanned_ = core_->tail();
         bool moved = false;
         for (;; ++scanned_) {
-            const cts_words c = read_slot(scanned_);
+            const cts_words c = ring_->read(scanned_);
             if (c.sequence != scanned_ || c.check != check_of(c)) return moved;
             moved |= acknowledged_to(c.acked);
         }
-    }
-
-    /// The slot is written by the receiver's NIC: the acquire pairs with the order in which an RDMA WRITE lands, and
-    /// `check` rejects a slot that is half written.
-    template <std::uint64_t cts_words::*Word>
-    VCCL_ALWAYS_INLINE static std::uint64_t word_of(cts_slot& slot) noexcept {
-        return std::atomic_ref(slot.words.*Word).load(std::memory_order_acquire);
-    }
-    cts_words read_slot(std::uint64_t s) const noexcept {
-        cts_slot& slot = ring_->slots[s & (max_window - 1)];
-        return {word_of<&cts_words::sequence>(slot), word_of<&cts_words::addr>(slot),  word_of<&cts_words::room>(slot),
-                word_of<&cts_words::binding>(slot),  word_of<&cts_words::acked>(slot), word_of<&cts_words::check>(slot)};
     }
 
     VCCL_NOINLINE bool acknowledged_to(std::uint64_t upto) noexcept {
@@ -346,7 +332,8 @@ private:
             const std::uint64_t at = std::uint64_t{p} * cut.part_bytes;
             w.local_addr = o.addr + at;
             w.remote_addr = c.addr + at;
-            w.length = o.too_long ? 0 : static_cast<std::uint32_t>(o.length - at < cut.part_bytes ? o.length - at : cut.part_bytes);
+            w.length =
+                o.too_long ? 0 : static_cast<std::uint32_t>(o.length - at < cut.part_bytes ? o.length - at : cut.part_bytes);
             w.immediate = immediate::make(c.epoch(), s, p, cut.parts, o.too_long).raw;
             w.flags = o.flags;
             if (status e = lane.post(queue_of(s, p), wr_kind::data, w); !e) {
@@ -359,7 +346,9 @@ private:
         this->hot_lane_ = c.lane();
         return true;
     }
-    static constexpr unsigned queue_of(std::uint64_t s, unsigned part) noexcept { return static_cast<unsigned>((s + part) % Group::count); }
+    static constexpr unsigned queue_of(std::uint64_t s, unsigned part) noexcept {
+        return static_cast<unsigned>((s + part) % Group::count);
+    }
 
     static const completion* arrivals(unsigned, const completion* c, const completion*) noexcept { return c; }
     void on_arrival(unsigned, std::uint32_t, const completion&) noexcept {}
@@ -373,20 +362,14 @@ private:
         for (std::uint64_t s = core_->acked(); s != core_->tail(); ++s) core_->at(s).region->drop();
     }
 
-    core_type& core() noexcept { return *core_; }
-    const core_type& core() const noexcept { return *core_; }
     std::uint64_t connection() const noexcept { return connection_; }
-    nanoseconds now() const noexcept { return this->now_; }
 
-    gpu_id gpu_{};
-    port_id primary_{};
-    bool has_primary_{};
     Log log_;
-    std::unique_ptr<ring> ring_;
+    std::unique_ptr<cts_ring> ring_;
     memory ring_memory_;
     run_plan plan_{};
-    std::uint64_t room_{};          ///< chunks that the rollback FIFO takes before hot() looks again; 0 while not connected
-    std::uint64_t small_{}, most_{};///< chunks below the first are inlined; send() takes [small_, small_ + most_) at once
+    std::uint64_t room_{};  ///< chunks that the rollback FIFO takes before hot() looks again; 0 while not connected
+    std::uint64_t small_{}, most_{};  ///< chunks below the first are inlined; send() takes [small_, small_ + most_) at once
     std::optional<core_type> core_;
     std::uint64_t connection_{}, scanned_{};
 };

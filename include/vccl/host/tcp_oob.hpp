@@ -7,16 +7,16 @@
 #include <vccl/host/oob.hpp>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string_view>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <utility>
 
 namespace vccl::inline v0 {
@@ -115,7 +115,8 @@ public:
         if (!detail::parse_address(where.view(), a)) return errc::invalid_argument;
         detail::socket_fd fd{::socket(a.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
         if (!fd) return failed();
-        if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&a.storage), a.length) != 0 || ::listen(fd.get(), 8) != 0) return failed();
+        if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&a.storage), a.length) != 0 || ::listen(fd.get(), 8) != 0)
+            return failed();
         a.length = sizeof a.storage;
         if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&a.storage), &a.length) != 0) return failed();
         listener_ = std::move(fd);
@@ -137,8 +138,10 @@ public:
             push_out();
             pull_in();
         }
-        if (link_ && established_) state_ = oob_state::up;
-        else if (state_ == oob_state::up) state_ = oob_state::broken;
+        if (link_ && established_)
+            state_ = oob_state::up;
+        else if (state_ == oob_state::up)
+            state_ = oob_state::broken;
         return state_;
     }
 
@@ -158,7 +161,10 @@ public:
         if (in_size_ < 2) return 0;
         std::uint16_t n = 0;
         std::memcpy(&n, in_, 2);
-        if (n == 0 || n > largest_message) { cut(); return 0; }
+        if (n == 0 || n > largest_message) {
+            cut();
+            return 0;
+        }
         if (in_size_ < 2u + n) return 0;
         const std::size_t given = n <= m.size() ? n : 0;
         std::memcpy(m.data(), in_ + 2, given);
@@ -222,7 +228,8 @@ private:
         link_ = detail::socket_fd{::socket(peer_.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
         if (!link_) return;
         called_at_ = now;
-        if (::connect(link_.get(), reinterpret_cast<const sockaddr*>(&peer_.storage), peer_.length) != 0 && errno != EINPROGRESS) hang_up();
+        if (::connect(link_.get(), reinterpret_cast<const sockaddr*>(&peer_.storage), peer_.length) != 0 && errno != EINPROGRESS)
+            hang_up();
     }
 
     void hang_up() noexcept {
@@ -261,8 +268,10 @@ private:
     void pull_in() noexcept {
         if (!established_ || !link_ || in_size_ == sizeof in_) return;
         const ssize_t n = ::recv(link_.get(), in_ + in_size_, sizeof in_ - in_size_, 0);
-        if (n > 0) in_size_ += static_cast<std::size_t>(n);
-        else if (n == 0 || (errno != EAGAIN && errno != EINTR)) hang_up_reading(n);
+        if (n > 0)
+            in_size_ += static_cast<std::size_t>(n);
+        else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+            hang_up_reading(n);
     }
     void hang_up_reading(ssize_t n) noexcept {
         if (n == 0) errno = 0;

@@ -20,7 +20,6 @@ enum class fault_cause : std::uint8_t {
     probe_lost,   ///< the lane did not answer while another way did
     peer_notice,  ///< the other end gave it up
     gid_change,   ///< the port was renumbered
-    asked,        ///< a handler or the caller wanted it
 };
 
 /// A chunk that ended: received (receiver), or acknowledged by the receiver (sender).

@@ -37,14 +37,18 @@ struct cts_words {
     static constexpr std::uint32_t length_of(std::uint64_t room) noexcept { return static_cast<std::uint32_t>(room); }
     static constexpr std::uint32_t rkey_of(std::uint64_t room) noexcept { return static_cast<std::uint32_t>(room >> 32); }
     static constexpr std::uint32_t epoch_of(std::uint64_t binding) noexcept { return static_cast<std::uint32_t>(binding); }
-    static constexpr std::uint16_t generation_of(std::uint64_t binding) noexcept { return static_cast<std::uint16_t>(binding >> 32); }
+    static constexpr std::uint16_t generation_of(std::uint64_t binding) noexcept {
+        return static_cast<std::uint16_t>(binding >> 32);
+    }
     static constexpr std::uint8_t lane_of(std::uint64_t binding) noexcept { return static_cast<std::uint8_t>(binding >> 48); }
     constexpr std::uint32_t length() const noexcept { return length_of(room); }
     constexpr std::uint32_t rkey() const noexcept { return rkey_of(room); }
     constexpr std::uint32_t epoch() const noexcept { return epoch_of(binding); }
     constexpr std::uint8_t lane() const noexcept { return lane_of(binding); }
 
-    static constexpr std::uint64_t make_room(std::uint32_t length, std::uint32_t rkey) noexcept { return length | std::uint64_t{rkey} << 32; }
+    static constexpr std::uint64_t make_room(std::uint32_t length, std::uint32_t rkey) noexcept {
+        return length | std::uint64_t{rkey} << 32;
+    }
     static constexpr std::uint64_t make_binding(std::uint32_t epoch, std::uint32_t generation, unsigned lane) noexcept {
         return epoch | std::uint64_t{generation & 0xffff} << 32 | std::uint64_t{lane} << 48;
     }
@@ -54,7 +58,8 @@ struct cts_slot {
     cts_words words;
     std::uint64_t pad[2];
 };
-static_assert(sizeof(cts_slot) == 64 && offsetof(cts_words, binding) == 24 && offsetof(cts_words, acked) == 32 && offsetof(cts_words, check) == 40);
+static_assert(sizeof(cts_slot) == 64 && offsetof(cts_words, binding) == 24 && offsetof(cts_words, acked) == 32 &&
+              offsetof(cts_words, check) == 40);
 
 /// The check of a slot is the sum of two mixes: of the words that are its own, and of those that it shares with its
 /// neighbours, so that a run of slots mixes the latter once. Not a signature: it recognises slots that are half written or
@@ -89,7 +94,8 @@ struct immediate {
 
     static constexpr std::uint32_t one_sequence = 1u << sequence_shift;  ///< added, it names the next chunk
 
-    static constexpr immediate make(std::uint32_t epoch, std::uint64_t sequence, unsigned part, unsigned parts, bool too_long) noexcept {
+    static constexpr immediate make(std::uint32_t epoch, std::uint64_t sequence, unsigned part, unsigned parts,
+                                    bool too_long) noexcept {
         return {whole(epoch, sequence).raw | part << 10 | (parts - 1) << 13 | (too_long ? 1u << 16 : 0u)};
     }
     /// Of the whole chunk `sequence`, in one piece.
@@ -120,7 +126,8 @@ constexpr chunk_cut cut_chunk(std::uint32_t bytes, unsigned group) noexcept {
     std::uint32_t parts = bytes / min_part_bytes;
     if (parts > group) parts = group;
     // Multiples of 4 KiB: no piece ends inside a packet of the largest MTU.
-    const std::uint32_t each = static_cast<std::uint32_t>((std::uint64_t{bytes} + parts - 1) / parts + 4095) & ~std::uint32_t{4095};
+    const std::uint32_t each =
+        static_cast<std::uint32_t>((std::uint64_t{bytes} + parts - 1) / parts + 4095) & ~std::uint32_t{4095};
     return {(bytes + (each - 1)) / each, each};
 }
 static_assert(cut_chunk(0, 4).parts == 1 && cut_chunk(1 << 20, 4).parts == 4 && cut_chunk(65536 * 2 + 1, 8).parts <= 8);
@@ -172,19 +179,21 @@ struct control_message {
     std::uint32_t generation;    ///< of `lane`
     std::uint8_t cause;          ///< fault_cause
     std::uint8_t wc;             ///< wc_status behind it
-    std::uint16_t count;         ///< sync: how many entries of `arrived` are valid; probe: the way it went, a lane or 0xffff for out of band
-    std::uint64_t sequence;      ///< sync: the restart point
+    std::uint16_t
+        count;  ///< sync: how many entries of `arrived` are valid; probe: the way it went, a lane or 0xffff for out of band
+    std::uint64_t sequence;  ///< sync: the restart point
     std::uint32_t dead_generation[max_lanes];  ///< sync: every lane is dead up to this generation
     union {
-        lane_end end;                          ///< restore, restore_ack
-        std::uint8_t arrived[max_window];      ///< sync: parts received, a byte a chunk from `sequence` on
+        lane_end end;  ///< restore, restore_ack
+        std::uint8_t arrived[max_window];  ///< sync: parts received, a byte a chunk from `sequence` on
     };
 
     /// Bytes that need to travel.
     constexpr std::size_t size() const noexcept {
         const std::size_t head = 40 + sizeof(dead_generation);
-        return kind == control_kind::sync ? head + count
-               : kind == control_kind::restore || kind == control_kind::restore_ack ? head + sizeof(lane_end) : head;
+        return kind == control_kind::sync                                           ? head + count
+               : kind == control_kind::restore || kind == control_kind::restore_ack ? head + sizeof(lane_end)
+                                                                                    : head;
     }
 };
 static_assert(offsetof(control_message, end) == 72 && sizeof(control_message) == 72 + max_window);

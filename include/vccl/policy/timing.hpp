@@ -19,8 +19,8 @@ struct detection_times {
     nanoseconds probe_interval{500'000'000};      ///< an idle lane is probed so often
     nanoseconds probe_timeout{100'000'000};       ///< a probe unanswered on its lane, though answered another way: verdict
     nanoseconds hung_timeout{1'000'000'000};      ///< no chunk moved for so long although the lane answers probes: verdict
-    nanoseconds settle_time{50'000'000};          ///< a port that came back is left alone for so long before its lanes are rebuilt
-    bool use_events{true};                        ///< believe port and device events
+    nanoseconds settle_time{50'000'000};  ///< a port that came back is left alone for so long before its lanes are rebuilt
+    bool use_events{true};  ///< believe port and device events
 
     /// The longest that a fault without any event can stay unseen.
     constexpr nanoseconds worst_case() const noexcept {

@@ -32,9 +32,7 @@ struct wr_account {
     std::uint64_t in_queue() const noexcept { return posted - retired; }
     bool drained() const noexcept { return posted == retired && receives == 0; }
     /// A completion named the WR that was the `mark`-th (modulo 2^36): it and all before it are done.
-    void retire(std::uint64_t mark) noexcept {
-        retired += (mark - retired) & wr_id::mark_mask;
-    }
+    void retire(std::uint64_t mark) noexcept { retired += (mark - retired) & wr_id::mark_mask; }
 };
 
 template <verbs_backend B>
@@ -52,7 +50,8 @@ public:
         shape_ = shape;
         random_ = seed * 0x9e3779b97f4a7c15u + id + 1;
         if (shape_.inline_bytes > port.inline_limit()) shape_.inline_bytes = port.inline_limit();
-        const std::uint32_t depth = shape.group * (shape.send_depth + shape.recv_depth) + control_receives + control_sends + 2 * shape.recv_depth + 16 + qp_slots;
+        const std::uint32_t depth = shape.group * (shape.send_depth + shape.recv_depth) + control_receives + control_sends +
+                                    2 * shape.recv_depth + 16 + qp_slots;
         auto cq = port.create_cq(depth);
         if (!cq) return cq.error();
         cq_.emplace(std::move(*cq));
@@ -142,8 +141,10 @@ public:
                 continue;
             }
             const status s = qps_[i]->destroy();
-            if (s) qps_[i].reset();
-            else worst = s;
+            if (s)
+                qps_[i].reset();
+            else
+                worst = s;
         }
         return worst;
     }
@@ -160,7 +161,8 @@ public:
         generation_ = generation;
         unheard_ = 0;
         bool reset = true;
-        for (auto& q : qps_) if (q && !q->to_reset()) reset = false;
+        for (auto& q : qps_)
+            if (q && !q->to_reset()) reset = false;
         for (unsigned i = 0; i < qp_slots; ++i) {
             accounts_[i] = {};
             if (wanted(i) && !qps_[i]) reset = false;
@@ -194,12 +196,13 @@ public:
     struct run {
         qp_type& qp;
         std::uint64_t signal_mask;
-        std::uint64_t credit;   ///< so many may be posted
+        std::uint64_t credit;  ///< so many may be posted
 
         VCCL_ALWAYS_INLINE status post(work& w) const noexcept {
             const std::uint64_t id = w.wr_id + (std::uint64_t{1} << wr_id::mark_shift);
             w.wr_id = id;
-            if ((id & signal_mask) == 0) [[unlikely]] ask(w);
+            if ((id & signal_mask) == 0) [[unlikely]]
+                ask(w);
             return qp.post(w);
         }
         VCCL_COLD static void ask(work& w) noexcept { w.flags = w.flags | work_flags::signaled; }
@@ -211,7 +214,9 @@ public:
     void end_run(unsigned i, std::uint64_t posted) noexcept { accounts_[i].posted += posted; }
 
     /// What the receives of data QP `i` in this generation have in the low half of their wr_id.
-    std::uint32_t arrival_origin(unsigned i) const noexcept { return static_cast<std::uint32_t>(wr_id_of(i, wr_kind::arrival, 0)); }
+    std::uint32_t arrival_origin(unsigned i) const noexcept {
+        return static_cast<std::uint32_t>(wr_id_of(i, wr_kind::arrival, 0));
+    }
     /// Effects: `count` immediates have consumed as many receives of data QP `i`; once a batch is missing it gets them back.
     void arrived(unsigned i, unsigned count) noexcept {
         accounts_[i].receives -= count;
@@ -264,8 +269,10 @@ private:
     }
 
     static status begin_silence(qp_type& q) noexcept {
-        if constexpr (fences_together<port_type>) return q.begin_error();
-        else return q.to_error();
+        if constexpr (fences_together<port_type>)
+            return q.begin_error();
+        else
+            return q.to_error();
     }
 
     /// A WR behind all others of a QP in ERR: its flush error tells that everything before it is done, also unsignaled
@@ -276,7 +283,9 @@ private:
         (void)post(i, wr_kind::grant, end, true);
     }
 
-    bool wanted(unsigned i) const noexcept { return i < shape_.group || i == control_index || (i == flush_index && shape_.flush); }
+    bool wanted(unsigned i) const noexcept {
+        return i < shape_.group || i == control_index || (i == flush_index && shape_.flush);
+    }
 
     status make_qps() noexcept {
         for (unsigned i = 0; i < qp_slots; ++i) {
@@ -284,7 +293,10 @@ private:
             qp_limits l{};
             l.inline_bytes = shape_.inline_bytes;
             l.send_depth = (i == control_index ? control_sends : shape_.send_depth) + 1;
-            l.recv_depth = i == control_index ? control_receives : i == flush_index ? 1 : shape_.recv_depth == 0 ? 1 : shape_.recv_depth;
+            l.recv_depth = i == control_index       ? control_receives
+                           : i == flush_index       ? 1
+                           : shape_.recv_depth == 0 ? 1
+                                                    : shape_.recv_depth;
             auto q = port_->create_qp(*cq_, l);
             if (!q) return q.error();
             qps_[i].emplace(std::move(*q));
@@ -307,7 +319,8 @@ private:
             random_ ^= random_ << 17;
             psns_[i] = static_cast<std::uint32_t>(random_ >> 20) & 0xffffff;
             if (i < shape_.group && shape_.recv_depth != 0) {
-                for (unsigned n = 0; n < rearm_batch; ++n) arrivals_[i * rearm_batch + n].wr_id = wr_id::make(wr_kind::arrival, id_, i, generation_, 0).raw;
+                for (unsigned n = 0; n < rearm_batch; ++n)
+                    arrivals_[i * rearm_batch + n].wr_id = wr_id::make(wr_kind::arrival, id_, i, generation_, 0).raw;
                 if (status s = post_arrivals(i); !s) return s;
             }
         }
@@ -329,8 +342,8 @@ private:
     std::uint64_t random_{1};
     std::uint32_t generation_{1};
     unsigned unheard_{};
-    std::uint64_t ids_[qp_slots]{};   ///< of each QP's WRs in this generation, but for kind and mark
-    std::uint64_t signal_mask_{};     ///< the bits of a mark that are 0 where a completion is asked for
+    std::uint64_t ids_[qp_slots]{};  ///< of each QP's WRs in this generation, but for kind and mark
+    std::uint64_t signal_mask_{};  ///< the bits of a mark that are 0 where a completion is asked for
     unsigned id_{};
     bool connected_{};
 };

@@ -22,7 +22,6 @@ constexpr std::string_view text(fault_cause c) noexcept {
         case fault_cause::probe_lost: return "a probe was not answered";
         case fault_cause::peer_notice: return "the peer gave it up";
         case fault_cause::gid_change: return "the port got a new address";
-        case fault_cause::asked: return "asked to";
     }
     return "unknown cause";
 }
@@ -53,7 +52,7 @@ inline std::string describe(const channel_event& e, const lane_names& lanes) {
         return std::to_string(n) + (n == 1 ? " chunk " : " chunks ") + what;
     };
     switch (e.what) {
-        case kind::connected: return "connected over " + lanes[e.lane];
+        case kind::connected: return "connected over " + lanes[e.to];
         case kind::lane_failed: {
             std::string out = lanes[e.lane] + " failed: " + std::string(text(e.cause));
             if (e.wc != wc_status::success) out += " (" + std::string(text(e.wc)) + ")";

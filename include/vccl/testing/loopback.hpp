@@ -58,7 +58,8 @@ public:
         }
         result<unsigned> poll(completion* out, unsigned room) noexcept {
             unsigned n = 0;
-            for (; n < room && state_->head != state_->tail; ++n) out[n] = state_->ring[state_->head++ & (state_->ring.size() - 1)];
+            for (; n < room && state_->head != state_->tail; ++n)
+                out[n] = state_->ring[state_->head++ & (state_->ring.size() - 1)];
             return n;
         }
         cq_state* state() const noexcept { return state_.get(); }
@@ -69,7 +70,8 @@ public:
 
     class qp {
     public:
-        qp(std::shared_ptr<wire> w, cq_state* c, std::uint32_t recv_depth) : wire_(std::move(w)), body_(std::make_unique<qp_body>()) {
+        qp(std::shared_ptr<wire> w, cq_state* c, std::uint32_t recv_depth)
+            : wire_(std::move(w)), body_(std::make_unique<qp_body>()) {
             std::size_t n = 1;
             while (n < recv_depth) n *= 2;
             body_->cq = c;
@@ -164,8 +166,10 @@ public:
                 case work_op::cmp_swap: {
                     auto& word = *static_cast<std::uint64_t*>(there);
                     std::memcpy(here, &word, sizeof word);
-                    if (w.op == work_op::fetch_add) word += w.swap_add;
-                    else if (word == w.compare) word = w.swap_add;
+                    if (w.op == work_op::fetch_add)
+                        word += w.swap_add;
+                    else if (word == w.compare)
+                        word = w.swap_add;
                     break;
                 }
             }

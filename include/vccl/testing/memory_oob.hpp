@@ -83,8 +83,10 @@ public:
 private:
     void leave() noexcept {
         if (!link_) return;
-        if (listening_) link_->listener_gone = true;
-        else link_->caller_present = false;
+        if (listening_)
+            link_->listener_gone = true;
+        else
+            link_->caller_present = false;
         link_.reset();
     }
 
