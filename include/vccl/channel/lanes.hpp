@@ -21,6 +21,7 @@ struct lane_state {
     bool probe_open{};
     bool probe_heard_elsewhere{};   ///< another way answered the open probe
     bool suspected{};
+    bool told_back{};               ///< the peer has said that its port is back, since the lane died
     std::uint32_t generation{1};
     std::uint32_t dead_generation{};///< every generation up to this one is dead
     std::uint32_t probe_number{};
@@ -76,7 +77,7 @@ public:
         s.times_failed += s.health == lane_health::up;
         s.health = lane_health::failed;
         s.dead_generation = s.generation;
-        s.probe_open = s.suspected = false;
+        s.probe_open = s.suspected = s.told_back = false;
         return true;
     }
 

@@ -11,6 +11,8 @@
 #include <vccl/channel/grant_watch.hpp>
 #include <vccl/channel/ledger.hpp>
 
+#include <utility>
+
 namespace vccl::inline v0 {
 
 template <class Io, failback_policy Failback>
@@ -169,7 +171,8 @@ public:
                     this->book_.back_off(m.lane, now, longest_restore_retry);
                 break;
             case control_kind::port_back:
-                if (s.health != lane_health::up) this->book_.settle(m.lane, now);
+                // Once a death: the same hint again and again would put the restore off for ever.
+                if (s.health != lane_health::up && !std::exchange(s.told_back, true)) this->book_.settle(m.lane, now);
                 break;
             case control_kind::probe: this->answer_probe(m, now); break;
             case control_kind::probe_ack:
