@@ -39,6 +39,9 @@ inline constexpr nanoseconds first_retry{1'000'000}, longest_retry{64'000'000};
 /// A restore that the peer refused or that a probe did not confirm is tried again after at most this.
 inline constexpr nanoseconds longest_restore_retry{200'000'000};
 
+/// Place in the order of preference: `first`, then the others as they are listed.
+constexpr unsigned lane_rank(unsigned first, unsigned l) noexcept { return l == first ? 0 : l < first ? l + 1 : l; }
+
 class lane_book {
 public:
     static constexpr std::uint16_t out_of_band_way = 0xffff;

@@ -218,12 +218,10 @@ public:
     }
 
 private:
-    unsigned rank(unsigned l) const noexcept { return l == first_lane_ ? 0 : l < first_lane_ ? l + 1 : l; }
-
     bool choose() noexcept {
         bool found = false;
         for (unsigned l = 0; l < this->book_.count(); ++l) {
-            if (this->book_.usable(l) && (!found || rank(l) < rank(active_))) {
+            if (this->book_.usable(l) && (!found || lane_rank(first_lane_, l) < lane_rank(first_lane_, active_))) {
                 active_ = l;
                 found = true;
             }
@@ -376,7 +374,8 @@ private:
         unsigned best = active_;
         for (unsigned l = 0; l < this->book_.count(); ++l) {
             const lane_state& s = this->book_[l];
-            if (s.health == lane_health::up && rank(l) < rank(best) && now - s.up_since >= failback_.hold(s.times_failed))
+            if (s.health == lane_health::up && lane_rank(first_lane_, l) < lane_rank(first_lane_, best) &&
+                now - s.up_since >= failback_.hold(s.times_failed))
                 best = l;
         }
         if (best == active_) return;
