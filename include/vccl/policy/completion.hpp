@@ -78,6 +78,9 @@ concept completion_handler = on_axis<H, axis::completion> && std::movable<H> &&
 /// Several handlers as one; each hears everything, in order. The first that judges errors decides.
 template <class... Hs>
 struct on_completion {
+    static_assert((completion_handler<Hs> && ...),
+                  "vccl: every handler of an on_completion needs on_done, on_polled, on_event or on_error, each noexcept and of "
+                  "the form in policy/completion.hpp");
     using policy_axis = axis::completion;
     std::tuple<Hs...> handlers{};
 
