@@ -20,10 +20,12 @@ namespace hotpath {
 using backend = vccl::testing::loopback<false>;
 
 inline constexpr std::uint32_t chunk_bytes = 64 * 1024;
-/// Receives posted and not ended, and how many are posted a step: while one batch is under way the next is granted.
-inline constexpr unsigned outstanding = 64, step = 32;
+/// Receives posted a step. Twice as many are outstanding: while one batch is under way the next is granted. The most is half
+/// of the library's stock window.
+inline constexpr unsigned most_step = 32;
+inline unsigned step = most_step;
 /// Buffers of a chunk each, at both ends, used in turn: none is used again before its chunk has ended.
-inline constexpr unsigned pieces = 2 * outstanding;
+inline constexpr unsigned pieces = 4 * most_step;
 
 template <unsigned Qps>
 class by_hand {
@@ -108,7 +110,7 @@ public:
 
 private:
     __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
-        for (const std::uint64_t end = std::min({goal, received_ + outstanding, recv_posted_ + step}); recv_posted_ < end;
+        for (const std::uint64_t end = std::min({goal, received_ + 2 * step, recv_posted_ + step}); recv_posted_ < end;
              ++recv_posted_) {
             slot& s = staged_[recv_posted_ & ring_mask];
             const buffer& to = to_[recv_posted_ % pieces];

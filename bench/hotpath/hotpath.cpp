@@ -4,8 +4,8 @@
 /// and moves no payload, so what is counted is the code above the verbs, plus what the backend itself takes: the floor.
 ///
 ///   hotpath                  runs itself under callgrind; prints the table and the BENCH line
-///   hotpath MODE CHUNKS      one measured loop: ours1, hand1, ours4, hand4 (QPs), or still1: ours under a clock that
-///                            stands still, so that nothing is ever due but the chunks themselves
+///   hotpath MODE CHUNKS STEP one measured loop, STEP chunks a pass: ours1, hand1, ours4, hand4 (QPs), or still1: ours
+///                            under a clock that stands still, so that nothing is ever due but the chunks themselves
 ///
 /// That no chunk costs an allocation, a lock or a system call is checked on `still1`: the first two are counted in the
 /// process (audit.hpp), the last are read from valgrind's trace of two runs of different length, which must be equal.
@@ -73,7 +73,7 @@ public:
 private:
     __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
         std::uint64_t s = rx_.next().value;
-        for (const std::uint64_t end = std::min({goal, rx_.received().value + outstanding, s + step}); s < end; ++s)
+        for (const std::uint64_t end = std::min({goal, rx_.received().value + 2 * step, s + step}); s < end; ++s)
             if (!rx_.recv(to_[s % pieces])) std::abort();
         rx_.progress();
     }
@@ -126,13 +126,14 @@ double per_chunk(Cost&& cost) {
     const double a = cost(few), b = cost(many);
     return a < 0 || b < 0 ? -1 : (b - a) / static_cast<double>(many - few);
 }
-double instructions(const char* self, const char* mode, const char* function) {
+double instructions(const char* self, const char* mode, unsigned chunks_a_step, const char* function) {
     return per_chunk([&](std::uint64_t chunks) {
         char command[1024];
-        std::snprintf(command, sizeof command,
-                      "valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*%s*' %s %s %llu 2>&1 | sed -n "
-                      "'s/.*Collected : //p'",
-                      function, self, mode, static_cast<unsigned long long>(chunks));
+        std::snprintf(
+            command, sizeof command,
+            "valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*%s*' %s %s %llu %u 2>&1 | sed -n "
+            "'s/.*Collected : //p'",
+            function, self, mode, static_cast<unsigned long long>(chunks), chunks_a_step);
         return number_from(command);
     });
 }
@@ -140,8 +141,8 @@ double system_calls(const char* self, const char* mode) {
     return per_chunk([&](std::uint64_t chunks) {
         char command[1024];
         std::snprintf(command, sizeof command,
-                      "valgrind --tool=none --trace-syscalls=yes %s %s %llu 2>&1 | grep -c '^SYSCALL.* sys_'", self, mode,
-                      static_cast<unsigned long long>(chunks));
+                      "valgrind --tool=none --trace-syscalls=yes %s %s %llu %u 2>&1 | grep -c '^SYSCALL.* sys_'", self, mode,
+                      static_cast<unsigned long long>(chunks), most_step);
         return number_from(command);
     });
 }
@@ -150,7 +151,7 @@ double system_calls(const char* self, const char* mode) {
 bool audit(const char* self) {
     char command[640];
     for (const char* what : {"allocations", "locks"}) {
-        std::snprintf(command, sizeof command, "%s still1 100000 | sed 's/.*%s \\([0-9]*\\).*/\\1/'", self, what);
+        std::snprintf(command, sizeof command, "%s still1 100000 32 | sed 's/.*%s \\([0-9]*\\).*/\\1/'", self, what);
         if (const double n = number_from(command); n != 0) {
             std::fprintf(stderr, "hotpath: %.0f %s in 100000 chunks\n", n, what);
             return false;
@@ -163,34 +164,58 @@ bool audit(const char* self) {
     return true;
 }
 
+struct row {
+    unsigned qps, step;
+    double sender{}, sender_by_hand{}, receiver{}, receiver_by_hand{};
+
+    double sender_ratio() const { return sender / sender_by_hand; }
+    double receiver_ratio() const { return receiver / receiver_by_hand; }
+    double both() const { return sender + receiver; }
+
+    bool measure(const char* self) {
+        const std::string ours = "ours" + std::to_string(qps), hand = "hand" + std::to_string(qps);
+        sender = instructions(self, ours.c_str(), step, "sender_step");
+        sender_by_hand = instructions(self, hand.c_str(), step, "sender_step");
+        receiver = instructions(self, ours.c_str(), step, "receiver_step");
+        receiver_by_hand = instructions(self, hand.c_str(), step, "receiver_step");
+        return sender > 0 && sender_by_hand > 0 && receiver > 0 && receiver_by_hand > 0;
+    }
+};
+
 int table(const char* self) {
-    double ours[2][2], hand[2][2];  // by QPs (1, 4), by end (sender, receiver)
-    std::printf("instructions per 64 KiB chunk, %u a step, null backend\n", step);
-    std::printf("%-6s %10s %10s %10s %10s %8s %8s\n", "QPs", "sender", "by hand", "receiver", "by hand", "tx", "rx");
-    for (int i = 0; i < 2; ++i) {
-        for (int end = 0; end < 2; ++end) {
-            const char* function = end == 0 ? "sender_step" : "receiver_step";
-            ours[i][end] = instructions(self, i == 0 ? "ours1" : "ours4", function);
-            hand[i][end] = instructions(self, i == 0 ? "hand1" : "hand4", function);
-            if (ours[i][end] <= 0 || hand[i][end] <= 0) {
-                std::fprintf(stderr, "hotpath: valgrind is needed (Debian: valgrind)\n");
-                return 1;
-            }
+    row rows[] = {{1, most_step}, {1, 8}, {4, most_step}};
+    std::printf("instructions per 64 KiB chunk, null backend\n%-4s %-6s %8s %8s %6s %9s %8s %6s\n", "QPs", "a step", "sender",
+                "by hand", "", "receiver", "by hand", "");
+    for (row& r : rows) {
+        if (!r.measure(self)) {
+            std::fprintf(stderr, "hotpath: valgrind is needed (Debian: valgrind)\n");
+            return 1;
         }
-        std::printf("%-6d %10.1f %10.1f %10.1f %10.1f %8.3f %8.3f\n", i == 0 ? 1 : 4, ours[i][0], hand[i][0], ours[i][1],
-                    hand[i][1], ours[i][0] / hand[i][0], ours[i][1] / hand[i][1]);
+        std::printf("%-4u %-6u %8.1f %8.1f %6.2f %9.1f %8.1f %6.2f\n", r.qps, r.step, r.sender, r.sender_by_hand,
+                    r.sender_ratio(), r.receiver, r.receiver_by_hand, r.receiver_ratio());
     }
     if (!audit(self)) return 1;
     std::printf("no allocation, lock or system call per chunk\n");
-    std::printf("BENCH hotpath sender_ratio=%.2f receiver_ratio=%.2f instructions=%.0f instructions_4qp=%.0f\n",
-                ours[0][0] / hand[0][0], ours[0][1] / hand[0][1], ours[0][0] + ours[0][1], ours[1][0] + ours[1][1]);
+    std::printf(
+        "BENCH hotpath sender_ratio=%.2f receiver_ratio=%.2f instructions=%.0f sender_ratio_8=%.2f receiver_ratio_8=%.2f "
+        "instructions_8=%.0f "
+        "instructions_4qp=%.0f\n",
+        rows[0].sender_ratio(), rows[0].receiver_ratio(), rows[0].both(), rows[1].sender_ratio(), rows[1].receiver_ratio(),
+        rows[1].both(), rows[2].both());
     return 0;
 }
 
 }  // namespace hotpath
 
 int main(int argc, char** argv) {
-    if (argc == 3) return hotpath::one(argv[1], std::strtoull(argv[2], nullptr, 10));
+    if (argc == 4) {
+        hotpath::step = static_cast<unsigned>(std::strtoul(argv[3], nullptr, 10));
+        if (hotpath::step == 0 || hotpath::step > hotpath::most_step) {
+            std::fprintf(stderr, "hotpath: STEP is 1 to %u\n", hotpath::most_step);
+            return 2;
+        }
+        return hotpath::one(argv[1], std::strtoull(argv[2], nullptr, 10));
+    }
     char self[512]{};
     if (::readlink("/proc/self/exe", self, sizeof self - 1) < 0) return 1;
     return hotpath::table(self);
