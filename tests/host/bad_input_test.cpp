@@ -342,11 +342,11 @@ TEST_CASE("Memory that is not registered, no longer registered, or reached beyon
     const struct {
         std::uint64_t offset, size;
     } beyond[] = {{0, 4097}, {1, 4096}, {4096, 1}, {4097, 0}, {most, 1}, {most, 2}, {most - 4095, 8192}, {8, most}, {most, most}};
-    for (const auto& [offset, size] : beyond) {
-        CAPTURE(offset);
-        CAPTURE(size);
-        const errc c = w.tx->send(m->view(offset, size)).error().code;
-        CHECK((c == errc::out_of_range || (c == errc::too_large && size > w.o.tx.max_chunk)));
+    for (const auto& piece : beyond) {
+        CAPTURE(piece.offset);
+        CAPTURE(piece.size);
+        const errc c = w.tx->send(m->view(piece.offset, piece.size)).error().code;
+        CHECK((c == errc::out_of_range || (c == errc::too_large && piece.size > w.o.tx.max_chunk)));
     }
     CHECK(w.tx->send(m->view(4096, 0)));  // the end of it, no byte
     const memory_view old = m->view(0, 100), old_small = m->view(0, 1), old_none = m->view(0, 0);
