@@ -31,19 +31,19 @@ std::byte byte_of(unsigned channel, std::uint64_t s, std::uint64_t i) {
 /// One channel with both of its ends, and the user's memory.
 struct channel {
     unsigned number;
+    std::vector<std::byte> out, in;   // outlive the endpoints, which may still work on them
+    memory out_memory, in_memory;
     sender tx;
     receiver rx;
-    std::vector<std::byte> out, in;
-    memory out_memory, in_memory;
 
     channel(unsigned n, proxy& pa, proxy& pb, host_context<verbs::soft>& a, host_context<verbs::soft>& b)
         : number(n),
-          tx(pa, a, gpu_id{static_cast<std::uint16_t>(n % 2)}, channel_id{n}),
-          rx(pb, b, gpu_id{static_cast<std::uint16_t>(2 + n % 2)}, channel_id{n}),
           out(std::size_t{chunk} * buffers),
           in(std::size_t{chunk} * buffers),
           out_memory(*a.register_memory(out.data(), out.size())),
-          in_memory(*b.register_memory(in.data(), in.size())) {}
+          in_memory(*b.register_memory(in.data(), in.size())),
+          tx(pa, a, gpu_id{static_cast<std::uint16_t>(n % 2)}, channel_id{n}),
+          rx(pb, b, gpu_id{static_cast<std::uint16_t>(2 + n % 2)}, channel_id{n}) {}
 
     bool connect() {
         auto t = tx.local_info();

@@ -66,7 +66,8 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
     };
     if (!w.connect()) return problem("connect refused");
 
-    const char* const names[] = {"A.nic0.p0", "A.nic0.p1", "B.nic0.p0", "B.nic0.p1"};
+    const char* const names[] = {"A.nic0.p0", "A.nic0.p1", "B.nic0.p0", "B.nic0.p1", "A.nic1.p0", "B.nic1.p0"};
+    const std::uint64_t ports = 2 * w.tx->lanes();
     const char* const breaks[][2] = {{"down %", "up %"},
                                      {"cable-down %", "cable-up %"},
                                      {"switch-down $", "switch-up $"},
@@ -88,7 +89,8 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
         std::string s = form;
         if (auto at = s.find('%'); at != std::string::npos && (at + 1 == s.size() || s[at + 1] == ' '))
             s.replace(at, 1, names[port]);
-        if (auto at = s.find('$'); at != std::string::npos) s.replace(at, 1, port % 2 == 0 ? "rail0" : "rail1");
+        if (auto at = s.find('$'); at != std::string::npos)
+            s.replace(at, 1, port >= 4 ? "rail2" : port % 2 == 0 ? "rail0" : "rail1");
         return s;
     };
     struct heal {
@@ -118,7 +120,7 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
         }
         if (faults != 0 && now >= next_fault) {
             --faults;
-            const std::uint64_t port = pick(4), kind = pick(std::size(breaks));
+            const std::uint64_t port = pick(ports), kind = pick(std::size(breaks));
             const std::int64_t span = pick(3) == 0 ? 50'000 + static_cast<std::int64_t>(pick(2'000'000))
                                                    : 1'000'000 + static_cast<std::int64_t>(pick(400'000'000));
             const std::string s = text(breaks[kind][0], port);
@@ -165,6 +167,11 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
         r.delivered += e.already_delivered;
     }
     return r;
+}
+
+/// With three lanes.
+inline storm_result wide_storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) {
+    return storm<soft_world<2, hold_down<3>, each_of<sibling_port, adjacent_gpu>>>(seed, chunks, talk);
 }
 
 inline storm_result any_storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) {

@@ -15,14 +15,17 @@ int main(int argc, char** argv) {
     const std::uint64_t from = std::strtoull(argv[1], nullptr, 10), to = std::strtoull(argv[argc - 1], nullptr, 10);
     std::uint64_t bad = 0, failovers = 0, replayed = 0;
     for (std::uint64_t seed = from; seed <= to; ++seed) {
-        const vccl_test::storm_result r = vccl_test::any_storm(seed, 300, argc == 2);
-        failovers += r.failovers;
-        replayed += r.replayed;
-        if (r.finished) continue;
-        ++bad;
-        std::printf("seed %" PRIu64 ": %s\n", seed, r.problem.c_str());
-        for (const std::string& line : r.schedule) std::printf("  %s\n", line.c_str());
-        std::fflush(stdout);
+        for (bool wide : {false, true}) {
+            const vccl_test::storm_result r =
+                wide ? vccl_test::wide_storm(seed, 300, argc == 2) : vccl_test::any_storm(seed, 300, argc == 2);
+            failovers += r.failovers;
+            replayed += r.replayed;
+            if (r.finished) continue;
+            ++bad;
+            std::printf("seed %" PRIu64 "%s: %s\n", seed, wide ? ", three lanes" : "", r.problem.c_str());
+            for (const std::string& line : r.schedule) std::printf("  %s\n", line.c_str());
+            std::fflush(stdout);
+        }
     }
     std::printf("seeds %" PRIu64 " to %" PRIu64 ": %" PRIu64 " failed; %" PRIu64 " failovers, %" PRIu64 " chunks replayed\n",
                 from, to, bad, failovers, replayed);
