@@ -100,6 +100,7 @@ storm_result storm(std::uint64_t seed, std::uint64_t chunks, bool talk = false) 
     std::vector<heal> heals;
     nanoseconds next_fault = w.fabric.now() + nanoseconds{static_cast<std::int64_t>(pick(3'000'000))};
     unsigned faults = 1 + static_cast<unsigned>(pick(8)), oob_lost = static_cast<unsigned>(pick(4));
+    if (ports > 4) faults *= 3;
     if (oob_lost == 1) w.oob->lost_percent = static_cast<unsigned>(pick(60));
     nanoseconds oob_cut_until{};
 
