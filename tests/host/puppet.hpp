@@ -4,6 +4,8 @@
 
 #include "world.hpp"
 
+#include <optional>
+
 namespace vccl_test {
 
 template <unsigned Qps>

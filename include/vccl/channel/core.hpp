@@ -49,7 +49,7 @@ public:
     bool unsettled() const noexcept { return state_ != channel_state::running; }
 
     /// The out-of-band channel broke (`refused`: nobody listens any more) or is back.
-    void oob_changed(bool up, bool refused, nanoseconds now) noexcept {
+    VCCL_COLD void oob_changed(bool up, bool refused, nanoseconds now) noexcept {
         refused_ = refused && !up;
         if (up == oob_up_) return;
         oob_up_ = up;
@@ -62,7 +62,7 @@ public:
     void peer_alive(nanoseconds now) noexcept { alive_at_ = now; }
 
     /// Effects: the channel ends in failure; the peer is told, nothing more completes (G7).
-    void fail(status why, bool tell_peer = true) noexcept {
+    VCCL_COLD void fail(status why, bool tell_peer = true) noexcept {
         if (over()) return;
         why.epoch = epoch_;
         why_ = why;
@@ -83,14 +83,14 @@ public:
 protected:
     using kind = channel_event::kind;
 
-    control_message message(control_kind k, unsigned lane) const noexcept {
+    VCCL_COLD control_message message(control_kind k, unsigned lane) const noexcept {
         control_message m{};
         m.kind = k;
         m.lane = static_cast<std::uint8_t>(lane);
         m.generation = book_[lane].generation;
         return seal(m);
     }
-    control_message seal(control_message m) const noexcept {
+    VCCL_COLD control_message seal(control_message m) const noexcept {
         m.magic = control_message::magic_value;
         m.version = wire_version;
         m.connection = options_.connection;
@@ -98,13 +98,13 @@ protected:
         return m;
     }
 
-    void report(channel_event e) noexcept {
+    VCCL_COLD void report(channel_event e) noexcept {
         e.epoch = vccl::epoch{epoch_};
         io_.report(e);
     }
 
     /// Common part of a verdict. Returns false if that generation was already condemned.
-    bool condemn(unsigned l, fault_cause cause, wc_status wc, nanoseconds now) noexcept {
+    VCCL_COLD bool condemn(unsigned l, fault_cause cause, wc_status wc, nanoseconds now) noexcept {
         const bool was_up = book_[l].health == lane_health::up;
         if (!book_.condemn(l)) return false;
         if (was_up) {
@@ -124,7 +124,7 @@ protected:
         return true;
     }
 
-    void close(nanoseconds) noexcept {
+    VCCL_COLD void close(nanoseconds) noexcept {
         if (over()) return;
         state_ = channel_state::closed;
         why_ = status{errc::closed};
@@ -134,7 +134,7 @@ protected:
         io_.over();
     }
 
-    void suspend(nanoseconds now) noexcept {
+    VCCL_COLD void suspend(nanoseconds now) noexcept {
         if (state_ == channel_state::suspended) return;
         state_ = channel_state::suspended;
         suspended_at_ = now;
@@ -147,12 +147,12 @@ protected:
     }
 
     /// The peer gave up. That no lane was left is as true here as there; other reasons are the peer's own.
-    void peer_gave_up(const control_message& m) noexcept {
+    VCCL_COLD void peer_gave_up(const control_message& m) noexcept {
         const auto cause = static_cast<errc>(m.cause);
         fail(cause == errc::no_lane_left ? lane_status(cause) : status{errc::aborted, m.cause}, false);
     }
 
-    status lane_status(errc c) const noexcept {
+    VCCL_COLD status lane_status(errc c) const noexcept {
         status s{c};
         s.lane = last_lane_;
         s.wc = last_wc_;
@@ -161,7 +161,7 @@ protected:
     }
 
     /// Replies to a probe by the way it came.
-    void answer_probe(const control_message& m, nanoseconds now) noexcept {
+    VCCL_COLD void answer_probe(const control_message& m, nanoseconds now) noexcept {
         if (m.lane >= book_.count()) return;
         if (m.count == m.lane && m.generation == book_[m.lane].generation && book_.usable(m.lane)) book_.heard(m.lane, now);
         control_message a = message(control_kind::probe_ack, m.lane);
@@ -170,7 +170,7 @@ protected:
         a.count = m.count;
         (void)io_.tell_on(m.count, a);
     }
-    void send_probe(unsigned l, nanoseconds now) noexcept {
+    VCCL_COLD void send_probe(unsigned l, nanoseconds now) noexcept {
         control_message m = seal(book_.open_probe(l, now));
         // Withheld on the lane, the probe must not be answered elsewhere: that would look like a dead lane.
         if (!io_.tell_on(static_cast<std::uint16_t>(l), m)) return;
@@ -179,14 +179,14 @@ protected:
     }
 
     /// This end itself stood still: its silence is no evidence against anybody.
-    void forgive(nanoseconds now) noexcept {
+    VCCL_COLD void forgive(nanoseconds now) noexcept {
         alive_at_ = now;
         if (!oob_up_) oob_lost_at_ = now;
         for (unsigned l = 0; l < book_.count(); ++l) book_.forgive(l, now);
     }
 
     /// Peer-lost and give-up rules. Returns false if the channel ended.
-    bool still_worth_it(nanoseconds now, bool waiting_for_peer) noexcept {
+    VCCL_COLD bool still_worth_it(nanoseconds now, bool waiting_for_peer) noexcept {
         if (!oob_up_ && now - oob_lost_at_ >= (refused_ ? options_.times.probe_timeout * 2 : options_.peer_grace) &&
             now - alive_at_ >= (refused_ ? options_.times.probe_timeout * 2 : options_.peer_grace)) {
             fail(lane_status(errc::peer_lost), false);

@@ -3,10 +3,9 @@
 /// The receiver's ledger: which receives were posted and granted, and which parts of which chunks have arrived. Pure; it
 /// knows nothing of lanes beyond what a grant says. Owner thread only.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/model/wire.hpp>
 #include <vccl/policy/replay.hpp>
-
-#include <memory>
 
 namespace vccl::inline v0 {
 
@@ -139,7 +138,7 @@ public:
 
 protected:
     std::uint64_t window_;
-    std::unique_ptr<incoming[]> ring_;
+    owned_array<incoming> ring_;
     std::uint64_t head_{}, granted_{}, fresh_{}, tail_{};
 };
 

@@ -74,7 +74,7 @@ public:
     // --- set-up -------------------------------------------------------------------------------------------------
 
     /// The lanes are connected as `up` says, a bit each. The channel runs once the sender has said hello.
-    void connected(std::uint32_t up, nanoseconds now) noexcept {
+    VCCL_COLD void connected(std::uint32_t up, nanoseconds now) noexcept {
         this->alive_at_ = last_tick_ = now;
         for (unsigned l = 0; l < this->book_.count(); ++l) {
             if (up >> l & 1) this->book_.raise(l, now);
@@ -85,7 +85,7 @@ public:
 
     // --- events -------------------------------------------------------------------------------------------------
 
-    void lane_fault(unsigned l, fault_cause cause, wc_status wc, nanoseconds now) noexcept {
+    VCCL_COLD void lane_fault(unsigned l, fault_cause cause, wc_status wc, nanoseconds now) noexcept {
         if (this->over() || !this->condemn(l, cause, wc, now)) return;
         if (this->state_ != channel_state::running && this->state_ != channel_state::fencing &&
             this->state_ != channel_state::announcing)
@@ -107,7 +107,7 @@ public:
     }
 
     /// The executor's answer to `fence`: the lane's QPs can write no memory now (G2), or cannot be silenced.
-    void fenced(unsigned l, bool ok, nanoseconds now) noexcept {
+    VCCL_COLD void fenced(unsigned l, bool ok, nanoseconds now) noexcept {
         lane_state& s = this->book_[l];
         s.fencing = false;
         if (this->over()) return;
@@ -119,7 +119,7 @@ public:
         if (this->state_ == channel_state::fencing && !this->book_.any_fencing()) decide(now);
     }
 
-    void port_changed(unsigned l, bool up, nanoseconds now) noexcept {
+    VCCL_COLD void port_changed(unsigned l, bool up, nanoseconds now) noexcept {
         lane_state& s = this->book_[l];
         if (s.port_up == up) return;
         s.port_up = up;
@@ -129,7 +129,7 @@ public:
             lane_fault(l, fault_cause::own_port, wc_status::success, now);
     }
 
-    void on_message(const control_message& m, nanoseconds now) noexcept {
+    VCCL_COLD void on_message(const control_message& m, nanoseconds now) noexcept {
         if (this->over()) {
             if (m.kind == control_kind::goodbye) this->io_.tell(this->message(control_kind::goodbye_ack, 0));
             return;
@@ -187,7 +187,7 @@ public:
         }
     }
 
-    void tick(nanoseconds now) noexcept {
+    VCCL_COLD void tick(nanoseconds now) noexcept {
         if (this->over()) return;
         if (now - last_tick_ > this->book_.times().progress_timeout / 2) {
             this->forgive(now);
@@ -218,7 +218,7 @@ public:
     }
 
 private:
-    bool choose() noexcept {
+    VCCL_COLD bool choose() noexcept {
         bool found = false;
         for (unsigned l = 0; l < this->book_.count(); ++l) {
             if (this->book_.usable(l) && (!found || lane_rank(first_lane_, l) < lane_rank(first_lane_, active_))) {
@@ -229,7 +229,7 @@ private:
         return found;
     }
 
-    bool outstanding_on(unsigned l) noexcept {
+    VCCL_COLD bool outstanding_on(unsigned l) noexcept {
         for (std::uint64_t s = head_; s != tail_; ++s) {
             const incoming& c = at(s);
             if ((c.phase == chunk_phase::granted || c.phase == chunk_phase::flushing) && c.lane == l) return true;
@@ -237,7 +237,7 @@ private:
         return false;
     }
 
-    void begin(nanoseconds now) noexcept {
+    VCCL_COLD void begin(nanoseconds now) noexcept {
         this->state_ = channel_state::running;
         channel_event e{};
         e.what = kind::connected;
@@ -247,7 +247,7 @@ private:
     }
 
     /// A lane in use is dead: a new epoch begins with its fencing (G6: from any state that had one under way, too).
-    void turn(nanoseconds now) noexcept {
+    VCCL_COLD void turn(nanoseconds now) noexcept {
         if (this->state_ == channel_state::running) this->fault_at_ = now;
         ++this->epoch_;
         this->state_ = channel_state::fencing;
@@ -255,7 +255,7 @@ private:
     }
 
     /// All dead lanes are fenced: the ledger holds the truth. Takes back their grants and chooses the next lane.
-    void decide(nanoseconds now) noexcept {
+    VCCL_COLD void decide(nanoseconds now) noexcept {
         for (std::uint64_t s = head_; s != tail_; ++s) {
             incoming& c = at(s);
             const bool dead = c.generation <= this->book_[c.lane].dead_generation;
@@ -277,7 +277,7 @@ private:
         announce(now);
     }
 
-    void announce(nanoseconds now) noexcept {
+    VCCL_COLD void announce(nanoseconds now) noexcept {
         control_message m = this->message(control_kind::sync, active_);
         m.cause = static_cast<std::uint8_t>(this->last_cause_);
         m.wc = static_cast<std::uint8_t>(this->last_wc_);
@@ -290,7 +290,7 @@ private:
         sync_retry_ = sync_retry_ * 2 < longest_retry ? sync_retry_ * 2 : longest_retry;
     }
 
-    void acknowledged(nanoseconds now) noexcept {
+    VCCL_COLD void acknowledged(nanoseconds now) noexcept {
         this->state_ = channel_state::running;
         channel_event e{};
         e.what = kind::failed_over;
@@ -313,7 +313,7 @@ private:
         this->report(e);
     }
 
-    void tend(unsigned l, nanoseconds now) noexcept {
+    VCCL_COLD void tend(unsigned l, nanoseconds now) noexcept {
         lane_state& s = this->book_[l];
         switch (s.health) {
             case lane_health::up:
@@ -338,14 +338,14 @@ private:
         }
     }
 
-    control_message restore_message(unsigned l) const noexcept {
+    VCCL_COLD control_message restore_message(unsigned l) const noexcept {
         control_message m = this->message(control_kind::restore, l);
         m.end = own_end_[l];
         return m;
     }
 
     /// A new generation of the lane: fresh QPs or fresh PSNs, offered to the sender.
-    void restore(unsigned l, nanoseconds now) noexcept {
+    VCCL_COLD void restore(unsigned l, nanoseconds now) noexcept {
         lane_state& s = this->book_[l];
         ++s.generation;
         ++s.restore_tries;
@@ -360,7 +360,7 @@ private:
         this->io_.tell(restore_message(l));
     }
 
-    void restored(unsigned l, nanoseconds now) noexcept {
+    VCCL_COLD void restored(unsigned l, nanoseconds now) noexcept {
         this->book_.raise(l, now);
         this->book_.hurry(l, now);
         channel_event e{};
@@ -370,7 +370,7 @@ private:
         if (this->state_ == channel_state::suspended) decide(now);
     }
 
-    void fail_back(nanoseconds now) noexcept {
+    VCCL_COLD void fail_back(nanoseconds now) noexcept {
         unsigned best = active_;
         for (unsigned l = 0; l < this->book_.count(); ++l) {
             const lane_state& s = this->book_[l];

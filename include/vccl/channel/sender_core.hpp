@@ -71,7 +71,7 @@ public:
 
     // --- set-up -------------------------------------------------------------------------------------------------
 
-    void connected(std::uint32_t up, nanoseconds now) noexcept {
+    VCCL_COLD void connected(std::uint32_t up, nanoseconds now) noexcept {
         this->alive_at_ = last_tick_ = progress_at_ = now;
         for (unsigned l = 0; l < this->book_.count(); ++l)
             if (up >> l & 1) this->book_.raise(l, now);
@@ -80,7 +80,7 @@ public:
 
     // --- events -------------------------------------------------------------------------------------------------
 
-    void lane_fault(unsigned l, fault_cause cause, wc_status wc, nanoseconds now) noexcept {
+    VCCL_COLD void lane_fault(unsigned l, fault_cause cause, wc_status wc, nanoseconds now) noexcept {
         if (this->over() || !this->condemn(l, cause, wc, now)) return;
         causes_[l] = cause;
         wcs_[l] = wc;
@@ -94,7 +94,7 @@ public:
         notify(l, now);
     }
 
-    void fenced(unsigned l, bool ok, nanoseconds now) noexcept {
+    VCCL_COLD void fenced(unsigned l, bool ok, nanoseconds now) noexcept {
         lane_state& s = this->book_[l];
         s.fencing = false;
         if (this->over()) return;
@@ -106,7 +106,7 @@ public:
         if (sync_pending_ && !this->book_.any_fencing()) follow(now);
     }
 
-    void port_changed(unsigned l, bool up, nanoseconds now) noexcept {
+    VCCL_COLD void port_changed(unsigned l, bool up, nanoseconds now) noexcept {
         lane_state& s = this->book_[l];
         if (s.port_up == up) return;
         s.port_up = up;
@@ -119,7 +119,7 @@ public:
 
     /// `each` as in acknowledge(): a sync tells of chunks that arrived although no acknowledgement came back.
     template <class Each>
-    void on_message(const control_message& m, nanoseconds now, Each&& each) noexcept {
+    VCCL_COLD void on_message(const control_message& m, nanoseconds now, Each&& each) noexcept {
         if (this->over()) {
             if (m.kind == control_kind::goodbye) this->io_.tell(this->message(control_kind::goodbye_ack, 0));
             return;
@@ -157,12 +157,12 @@ public:
     }
 
     /// Effects: asks the receiver to close; over() once it agrees. Repeated by tick().
-    void part(nanoseconds now) noexcept {
+    VCCL_COLD void part(nanoseconds now) noexcept {
         parting_ = true;
         next_hello_ = now;
     }
 
-    void tick(nanoseconds now) noexcept {
+    VCCL_COLD void tick(nanoseconds now) noexcept {
         if (this->over()) return;
         if (now - last_tick_ > this->book_.times().progress_timeout / 2) {
             this->forgive(now);
@@ -194,13 +194,13 @@ public:
     }
 
 private:
-    unsigned first_usable() const noexcept {
+    VCCL_COLD unsigned first_usable() const noexcept {
         for (unsigned l = 0; l < this->book_.count(); ++l)
             if (this->book_.usable(l)) return l;
         return 0;
     }
 
-    void begin(nanoseconds now) noexcept {
+    VCCL_COLD void begin(nanoseconds now) noexcept {
         this->state_ = channel_state::running;
         channel_event e{};
         e.what = kind::connected;
@@ -215,7 +215,7 @@ private:
         if (!this->book_.any_up()) this->suspend(now);
     }
 
-    void notify(unsigned l, nanoseconds now) noexcept {
+    VCCL_COLD void notify(unsigned l, nanoseconds now) noexcept {
         control_message m = this->message(control_kind::notify, l);
         m.cause = static_cast<std::uint8_t>(causes_[l]);
         m.wc = static_cast<std::uint8_t>(wcs_[l]);
@@ -224,7 +224,7 @@ private:
     }
 
     template <class Each>
-    void on_sync(const control_message& m, nanoseconds now, Each&& each) noexcept {
+    VCCL_COLD void on_sync(const control_message& m, nanoseconds now, Each&& each) noexcept {
         if (m.epoch < this->epoch_) return;
         if (m.epoch == this->epoch_ && (followed_ == m.epoch || m.epoch == 1)) {
             this->io_.tell(this->message(control_kind::sync_ack, m.lane));
@@ -259,7 +259,7 @@ private:
     }
 
     /// This end's dead lanes are silent, too: adopt the receiver's decision and roll the cursor back (step 3 of the protocol).
-    void follow(nanoseconds now) noexcept {
+    VCCL_COLD void follow(nanoseconds now) noexcept {
         sync_pending_ = false;
         const control_message& m = sync_;
         std::uint64_t replayed = 0, delivered = delivered_unknown_;
@@ -301,7 +301,7 @@ private:
         }
     }
 
-    void on_restore(const control_message& m, nanoseconds now) noexcept {
+    VCCL_COLD void on_restore(const control_message& m, nanoseconds now) noexcept {
         lane_state& s = this->book_[m.lane];
         if (m.generation < s.generation || m.generation != m.end.generation) return;  // a stale handshake revives nothing (G11)
         if (m.generation == s.generation) {
@@ -337,7 +337,7 @@ private:
     }
 
     /// The receiver's probe came in on a rebuilt lane: it is up.
-    void verified(unsigned l, nanoseconds now) noexcept {
+    VCCL_COLD void verified(unsigned l, nanoseconds now) noexcept {
         this->book_.raise(l, now);
         this->book_.hurry(l, now);
         if (this->state_ == channel_state::suspended) this->state_ = channel_state::running;
@@ -348,14 +348,14 @@ private:
         this->report(e);
     }
 
-    control_message restore_answer(unsigned l) const noexcept {
+    VCCL_COLD control_message restore_answer(unsigned l) const noexcept {
         control_message a = this->message(control_kind::restore_ack, l);
         a.end = own_end_[l];
         return a;
     }
 
     /// Suspicion of work that stands still; a verdict only if the lane answers and nothing moves nevertheless.
-    void watch_progress(nanoseconds now) noexcept {
+    VCCL_COLD void watch_progress(nanoseconds now) noexcept {
         if (acked_ != seen_acked_ || acked_ == posted_) {
             if (acked_ != seen_acked_) {
                 this->alive_at_ = now;

@@ -50,7 +50,7 @@ struct connection_blob {
 static_assert(offsetof(connection_blob, lane) % 4 == 0);
 
 /// FNV-1a, 64 bits: recognises damage, not malice; the secret and the checks of every field are for that.
-inline std::uint64_t blob_checksum(const connection_blob& b, std::size_t bytes) noexcept {
+VCCL_COLD inline std::uint64_t blob_checksum(const connection_blob& b, std::size_t bytes) noexcept {
     connection_blob copy = b;
     copy.checksum = 0;
     const auto* p = reinterpret_cast<const unsigned char*>(&copy);
@@ -60,7 +60,7 @@ inline std::uint64_t blob_checksum(const connection_blob& b, std::size_t bytes) 
 }
 constexpr std::size_t blob_size(unsigned lanes) noexcept { return offsetof(connection_blob, lane) + lanes * sizeof(blob_lane); }
 
-inline std::vector<std::byte> encode_blob(connection_blob b) {
+VCCL_COLD inline std::vector<std::byte> encode_blob(connection_blob b) {
     b.magic = connection_blob::magic_value;
     b.version = wire_version;
     b.bytes = static_cast<std::uint16_t>(blob_size(b.lanes));
@@ -73,7 +73,7 @@ inline std::vector<std::byte> encode_blob(connection_blob b) {
 /// Returns: the peer's blob, if it is whole, of this version, and fits `own`. The refusals, in this order: bad_blob,
 /// version_mismatch (detail: the peer's), bad_blob, wrong_peer (detail 1: role, 2: session, 3: channel), policy_mismatch
 /// (detail: our number, extra: the peer's), rail_mismatch.
-inline result<connection_blob> decode_blob(std::span<const std::byte> raw, const connection_blob& own) noexcept {
+VCCL_COLD inline result<connection_blob> decode_blob(std::span<const std::byte> raw, const connection_blob& own) noexcept {
     connection_blob b{};
     if (raw.size() < offsetof(connection_blob, lane) || raw.size() > sizeof b)
         return status{errc::bad_blob, static_cast<std::uint32_t>(raw.size())};

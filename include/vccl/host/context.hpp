@@ -4,13 +4,12 @@
 /// refer to it and must go before it. Opening ports and registering memory: any thread. `poll_events`: any thread, one at
 /// a time does the work. An endpoint sees a port's change by comparing one word.
 
+#include <vccl/base/mutex.hpp>
+#include <vccl/base/owned.hpp>
 #include <vccl/host/memory.hpp>
 #include <vccl/verbs/backend.hpp>
 
 #include <atomic>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <vector>
 
 namespace vccl::inline v0 {
@@ -37,14 +36,16 @@ public:
     /// `shape`: this machine's topology, from `backend.discover()`, from text, or written by hand.
     host_context(B backend, topology shape) : backend_(std::move(backend)), shape_(std::move(shape)) {}
     host_context(const host_context&) = delete;
-    ~host_context() { regions_.clear(); }
+    ~host_context() {
+        while (regions_) regions_ = std::move(regions_->next);
+    }
 
     const topology& shape() const noexcept { return shape_; }
     B& backend() noexcept { return backend_; }
 
     /// Opens a port once and returns its slot: the index of its keys in every memory_region.
-    result<unsigned> open(port_id id) {
-        std::lock_guard lock(mutex_);
+    VCCL_COLD result<unsigned> open(port_id id) {
+        const scoped_lock lock(mutex_);
         for (unsigned i = 0; i < count_.load(std::memory_order_relaxed); ++i)
             if (ports_[i]->id == id) return i;
         if (!shape_.valid(id)) return status{errc::no_port, id.value};
@@ -52,9 +53,9 @@ public:
         if (slot == max_open_ports) return status{errc::no_memory, max_open_ports};
         auto p = backend_.open(shape_.ports[id.value].name);
         if (!p) return p.error();
-        ports_[slot] = std::make_unique<open_port<B>>(id, shape_.ports[id.value].name, std::move(*p));
+        ports_[slot].reset(new open_port<B>(id, shape_.ports[id.value].name, std::move(*p)));
         refresh(*ports_[slot]);
-        for (auto& r : regions_)
+        for (registered* r = regions_.get(); r; r = r->next.get())
             if (status s = r->vacant ? status{} : register_on(*r, slot); !s) {
                 ports_[slot].reset();
                 return s;
@@ -66,7 +67,7 @@ public:
     open_port<B>& port(unsigned slot) noexcept { return *ports_[slot]; }
 
     /// Registers [p, p + bytes) with every open port, and with those opened later. `device`: GPU memory.
-    result<memory> register_memory(void* p, std::uint64_t bytes, bool device = false) {
+    VCCL_COLD result<memory> register_memory(void* p, std::uint64_t bytes, bool device = false) {
         if (!p || bytes == 0) return errc::invalid_argument;
         registered fresh;
         fresh.region.addr = reinterpret_cast<std::uint64_t>(p);
@@ -93,8 +94,8 @@ public:
     /// `look`, ports that are down are asked, too, which makes good a missing PORT_ACTIVE. A port that is up is never
     /// asked: a driver may hold the answer back while an administrator's command is under way (RoCE ports wait for the
     /// kernel's network lock), and its failure is found by other means.
-    void poll_events(bool look) noexcept {
-        std::unique_lock lock(events_mutex_, std::try_to_lock);
+    VCCL_COLD void poll_events(bool look) noexcept {
+        const scoped_try_lock lock(events_mutex_);
         if (!lock) return;
         for (unsigned i = 0; i < open_ports(); ++i) {
             open_port<B>& p = *ports_[i];
@@ -126,9 +127,10 @@ private:
         memory_region region;
         int dmabuf{-1};
         std::uint64_t offset{};
-        std::optional<typename B::port::mr> keys[max_open_ports];
+        late<typename B::port::mr> keys[max_open_ports];
 
         bool vacant{true};
+        owned<registered> next;
 
         registered() = default;
         registered(const registered&) = delete;
@@ -138,8 +140,8 @@ private:
         }
     };
 
-    result<memory> add(registered& fresh) {
-        std::lock_guard lock(mutex_);
+    VCCL_COLD result<memory> add(registered& fresh) {
+        const scoped_lock lock(mutex_);
         sweep();
         registered& r = vacancy();
         r.region.addr = fresh.region.addr;
@@ -158,13 +160,16 @@ private:
     }
 
     /// Regions are never freed before the context is: views may point to them for as long.
-    registered& vacancy() {
-        for (auto& r : regions_)
+    VCCL_COLD registered& vacancy() {
+        for (registered* r = regions_.get(); r; r = r->next.get())
             if (r->vacant) return *r;
-        return *regions_.emplace_back(std::make_unique<registered>());
+        owned<registered> fresh(new registered);
+        fresh->next = std::move(regions_);
+        regions_ = std::move(fresh);
+        return *regions_;
     }
 
-    status register_on(registered& r, unsigned slot) {
+    VCCL_COLD status register_on(registered& r, unsigned slot) {
         auto key = [&]() -> result<typename B::port::mr> {
             if constexpr (B::capabilities.dmabuf)
                 if (r.dmabuf >= 0) return ports_[slot]->port.register_dmabuf(r.dmabuf, r.offset, r.region.bytes, r.region.addr);
@@ -178,15 +183,15 @@ private:
     }
 
     /// Deregisters what was let go of and is no longer in flight.
-    void sweep() noexcept {
-        for (auto& r : regions_)
+    VCCL_COLD void sweep() noexcept {
+        for (registered* r = regions_.get(); r; r = r->next.get())
             if (!r->vacant && r->region.stamp.load() == 0 && r->region.in_flight.load(std::memory_order_acquire) == 0)
                 r->deregister();
     }
 
-    static status release(void* self, memory_region* region, bool force) noexcept {
+    VCCL_COLD static status release(void* self, memory_region* region, bool force) noexcept {
         auto& c = *static_cast<host_context*>(self);
-        std::lock_guard lock(c.mutex_);
+        const scoped_lock lock(c.mutex_);
         const std::uint32_t flying = region->in_flight.load(std::memory_order_acquire);
         if (flying != 0 && !force) return {errc::busy, flying};
         region->stamp.store(0);
@@ -194,7 +199,7 @@ private:
         return {};
     }
 
-    static bool refresh(open_port<B>& p) noexcept {
+    VCCL_COLD static bool refresh(open_port<B>& p) noexcept {
         auto a = p.port.query();
         const bool up = a && a->state == port_state::active;
         if (a) p.bytes_per_second.store(a->bytes_per_second, std::memory_order_relaxed);
@@ -203,10 +208,10 @@ private:
 
     B backend_;
     topology shape_;
-    std::mutex mutex_, events_mutex_;
+    mutex mutex_, events_mutex_;
     std::atomic<unsigned> count_{};
-    std::unique_ptr<open_port<B>> ports_[max_open_ports];
-    std::vector<std::unique_ptr<registered>> regions_;
+    owned<open_port<B>> ports_[max_open_ports];
+    owned<registered> regions_;
     std::uint32_t stamps_{};
 };
 

@@ -4,8 +4,6 @@
 
 #include <vccl/channel/core.hpp>
 
-#include <optional>
-
 namespace vccl::inline v0::detail {
 
 template <class Self>

@@ -13,7 +13,6 @@
 #include <vccl/qp/lane.hpp>
 
 #include <sched.h>
-#include <array>
 
 namespace vccl::inline v0 {
 
@@ -46,13 +45,13 @@ public:
     port_name peer_port(lane_id l) const noexcept { return l.value < count_ ? peer_.lane[l.value].port : port_name{"?"}; }
 
     /// Effects: opens the lanes on first use. Returns: what the peer's `connect` needs; carry it over any way you have.
-    result<std::vector<std::byte>> local_info() {
+    VCCL_COLD result<std::vector<std::byte>> local_info() {
         if (status s = open(); !s) return s;
         return encode_blob(own_);
     }
 
     /// Effects: takes the peer's blob and begins to connect; `progress()` until `connected()`.
-    status begin_connect(std::span<const std::byte> remote) {
+    VCCL_COLD status begin_connect(std::span<const std::byte> remote) {
         if (status s = open(); !s) return s;
         if (begun_) return errc::already_connected;
         auto peer = decode_blob(remote, own_);
@@ -75,7 +74,7 @@ public:
 
     /// Effects: exchanges nothing itself: takes the peer's blob and waits until the channel runs. Errors: as decode_blob;
     /// port_down if no lane came up, peer_lost if the out-of-band channel did not, timeout.
-    status connect(std::span<const std::byte> remote, nanoseconds timeout) {
+    VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         const status s = wait_until(timeout, [&] { return connected(); });
         if (s.code != errc::timeout) return s;
@@ -106,30 +105,30 @@ public:
 protected:
     // --- executor of the protocol core --------------------------------------------------------------------------
 
-    void fence(unsigned l) noexcept {
+    VCCL_COLD void fence(unsigned l) noexcept {
         fencing_ |= 1u << l;
         if (!lanes_[l].silence()) unfenceable_ |= 1u << l;
         fence_until_[l] = now_ + drain_time;
     }
-    void tell(const control_message& m) noexcept {
+    VCCL_COLD void tell(const control_message& m) noexcept {
         // While connecting, the peer's QPs may not be ready to receive yet.
         for (unsigned l = 0; l < count_ && self().state() != channel_state::connecting; ++l)
             if (self().usable(l)) (void)lanes_[l].send_control(m);
         (void)tell_on(lane_book::out_of_band_way, m);
     }
     /// False: withheld, since the peer takes no messages at present.
-    bool tell_on(std::uint16_t way, const control_message& m) noexcept {
+    VCCL_COLD bool tell_on(std::uint16_t way, const control_message& m) noexcept {
         if (way == lane_book::out_of_band_way)
             (void)oob_.send(std::as_bytes(std::span(&m, 1)).first(m.size()));
         else if (way < count_)
             return lanes_[way].send_control(m).code != errc::busy;
         return true;
     }
-    void report(channel_event e) noexcept {
+    VCCL_COLD void report(channel_event e) noexcept {
         e.at = now_;
         if constexpr (detail::hears_events<Handler>) handler_.on_event(e);
     }
-    void over() noexcept {
+    VCCL_COLD void over() noexcept {
         for (unsigned l = 0; l < count_; ++l) (void)lanes_[l].silence();
         self().end_all();
     }
@@ -180,7 +179,7 @@ protected:
         return *n != 0;
     }
 
-    std::array<lane<B>, max_lanes> lanes_{};
+    lane<B> lanes_[max_lanes];
     unsigned slots_[max_lanes]{};
     unsigned count_{};
     unsigned hot_lane_{};
@@ -203,18 +202,18 @@ private:
     completion polled_[poll_batch]{};
     static constexpr unsigned spins_before_yield = 256;
 
-    bool any_usable() const noexcept {
+    VCCL_COLD bool any_usable() const noexcept {
         for (unsigned l = 0; l < count_; ++l)
             if (self().usable(l)) return true;
         return false;
     }
-    bool any_port_up() noexcept {
+    VCCL_COLD bool any_port_up() noexcept {
         for (unsigned l = 0; l < count_; ++l)
             if (port_of(l).up.load()) return true;
         return false;
     }
 
-    static bool in_range(const endpoint_options& o) noexcept {
+    VCCL_COLD static bool in_range(const endpoint_options& o) noexcept {
         const qp_timers& t = o.timers;
         return o.lanes != 0 && o.lanes <= max_lanes && o.first_lane < o.lanes && o.window != 0 && o.window <= max_window &&
                (o.window & (o.window - 1)) == 0 && o.max_chunk != 0 && o.max_chunk <= 1u << 30 && t.timeout <= 31 &&
@@ -222,7 +221,7 @@ private:
                o.peer_grace.count >= 0 && o.ack_delay.count >= 0;
     }
 
-    status open() {
+    VCCL_COLD status open() {
         if (opened_) return {};
         if (!in_range(options_)) return errc::invalid_argument;
         const topology& t = context_.shape();
@@ -286,7 +285,7 @@ private:
         self().core_tick();
     }
 
-    void look_at_port(unsigned l) noexcept {
+    VCCL_COLD void look_at_port(unsigned l) noexcept {
         const port_change c = seen_[l].look(port_of(l));
         if (!c.any || !detect_.times().use_events) return;
         if (c.device) self().core_fault(l, fault_cause::qp_fatal, wc_status::success);
@@ -302,7 +301,7 @@ private:
         }
     }
 
-    void look_at_oob() noexcept {
+    VCCL_COLD void look_at_oob() noexcept {
         const oob_state s = oob_.advance(now_);
         if (s != oob_state_) {
             if (s == oob_state::up || oob_state_ == oob_state::up || s == oob_state::refused)
@@ -317,7 +316,7 @@ private:
         }
     }
 
-    void look_at_fence(unsigned l) noexcept {
+    VCCL_COLD void look_at_fence(unsigned l) noexcept {
         while (poll_lane(l)) {}
         if (!lanes_[l].drained() && now_ < fence_until_[l]) return;
         fencing_ &= ~(1u << l);
@@ -325,7 +324,7 @@ private:
     }
 
     /// A message of either control way. What is not of this connection is not looked at any further.
-    void take_message(const control_message& m, std::size_t bytes) noexcept {
+    VCCL_COLD void take_message(const control_message& m, std::size_t bytes) noexcept {
         if (bytes < offsetof(control_message, end) || m.magic != control_message::magic_value || m.version != wire_version ||
             m.connection != self().connection())
             return;

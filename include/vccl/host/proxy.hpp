@@ -4,12 +4,13 @@
 /// (`proxy_thread`). A proxied endpoint's send/recv may be called from one user thread; handlers run on the proxy.
 
 #include <vccl/base/clock.hpp>
+#include <vccl/base/mutex.hpp>
 #include <vccl/base/status.hpp>
 
+#include <pthread.h>
 #include <sched.h>
 #include <atomic>
-#include <mutex>
-#include <thread>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -33,20 +34,27 @@ public:
         bool (*pass)(void*) noexcept {};
     };
 
-    proxy() : thread_([this] { run(); }) {}
+    /// Throws: std::bad_alloc if the system gives no thread.
+    proxy() {
+        const auto body = [](void* self) -> void* {
+            static_cast<proxy*>(self)->run();
+            return nullptr;
+        };
+        if (::pthread_create(&thread_, nullptr, body, this) != 0) throw std::bad_alloc{};
+    }
     proxy(const proxy&) = delete;
     ~proxy() {
         stop_.store(true, std::memory_order_release);
-        thread_.join();
+        ::pthread_join(thread_, nullptr);
     }
 
     void attach(passenger p) {
-        std::lock_guard lock(mutex_);
+        const scoped_lock lock(mutex_);
         passengers_.push_back(p);
     }
     /// Effects: after it returns the proxy no longer touches the endpoint.
     void detach(void* self) noexcept {
-        std::lock_guard lock(mutex_);
+        const scoped_lock lock(mutex_);
         std::erase_if(passengers_, [self](const passenger& p) { return p.self == self; });
     }
 
@@ -57,7 +65,7 @@ private:
         for (unsigned idle = 0; !stop_.load(std::memory_order_acquire);) {
             bool moved = false;
             {
-                std::lock_guard lock(mutex_);
+                const scoped_lock lock(mutex_);
                 for (passenger& p : passengers_) moved |= p.pass(p.self);
             }
             idle = moved ? 0 : idle + 1;
@@ -65,10 +73,10 @@ private:
         }
     }
 
-    std::mutex mutex_;
+    mutex mutex_;
     std::vector<passenger> passengers_;
     std::atomic<bool> stop_{};
-    std::thread thread_;
+    pthread_t thread_{};
 };
 
 /// An endpoint whose owner is a proxy. The user's calls take a lock that the proxy holds for one pass of this endpoint.
@@ -115,13 +123,13 @@ public:
     /// Runs `f(endpoint)` while the proxy keeps off: for what has no call of its own here.
     template <class F>
     auto locked(F&& f) const noexcept(noexcept(f(std::declval<Endpoint&>()))) {
-        std::lock_guard lock(mutex_);
+        const scoped_lock lock(mutex_);
         return f(endpoint_);
     }
 
 private:
     bool pass() noexcept {
-        std::unique_lock lock(mutex_, std::try_to_lock);
+        const scoped_try_lock lock(mutex_);
         return lock && endpoint_.progress();
     }
 
@@ -130,7 +138,7 @@ private:
         const nanoseconds deadline = steady_clock{}.now() + timeout;
         for (;;) {
             {
-                std::lock_guard lock(mutex_);
+                const scoped_lock lock(mutex_);
                 if (done(endpoint_)) return {};
                 if (status s = endpoint_.health(); !s) return s;
             }
@@ -140,7 +148,7 @@ private:
     }
 
     proxy& driver_;
-    mutable std::mutex mutex_;
+    mutable mutex mutex_;
     mutable Endpoint endpoint_;
 };
 

@@ -4,6 +4,7 @@
 /// From recv() to the end of a chunk: recv (ledger) -> hot (grants it) -> on_arrival (ledger's bit; flush) -> delivered.
 /// Owner thread only. Buffers: a posted receive may be written until its chunk has ended; docs/threading.md.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/channel/receiver_core.hpp>
 #include <vccl/host/core_access.hpp>
 #include <vccl/host/endpoint.hpp>
@@ -52,7 +53,7 @@ public:
 
     /// The outcome of a chunk that ended: its bytes, or message_too_long. Kept until `window` more receives were posted;
     /// then invalid_argument. would_block while it has not ended.
-    result<std::uint64_t> outcome(sequence s) const noexcept {
+    VCCL_COLD result<std::uint64_t> outcome(sequence s) const noexcept {
         if (!core_ || s.value >= core_->tail()) return errc::invalid_argument;
         if (s.value >= core_->head()) return core_->over() ? core_->why() : status{errc::would_block};
         if (core_->tail() - s.value > core_->window()) return errc::invalid_argument;
@@ -62,7 +63,7 @@ public:
     }
 
     /// Effects: progresses until chunk `s` has been received. Returns: its bytes. Errors: as outcome(), timeout.
-    result<std::uint64_t> wait(sequence s, nanoseconds timeout) noexcept {
+    VCCL_COLD result<std::uint64_t> wait(sequence s, nanoseconds timeout) noexcept {
         if (!core_) return errc::not_connected;
         if (s.value >= core_->tail()) return errc::invalid_argument;
         if (status w = this->wait_until(timeout, [&] { return core_->head() > s.value; }); !w) return w;
@@ -73,7 +74,7 @@ public:
     bool ended(sequence s) const noexcept { return core_ && core_->head() > s.value; }
 
     /// Effects: progresses until the sender has closed (ok), or the channel failed, or `timeout`.
-    status wait_closed(nanoseconds timeout) noexcept {
+    VCCL_COLD status wait_closed(nanoseconds timeout) noexcept {
         if (!core_) return errc::not_connected;
         const status s = this->wait_until(timeout, [&] { return core_->state() == channel_state::closed; });
         return s.code == errc::closed ? status{} : s;
@@ -109,7 +110,7 @@ private:
         acked_ = nothing_said;
     }
 
-    bool prepare(unsigned l, lane_end& own) noexcept {
+    VCCL_COLD bool prepare(unsigned l, lane_end& own) noexcept {
         lane<B>& lane = this->lanes_[l];
         if (!lane.renew(core_->lanes()[l].generation)) return false;
         auto end = lane.end();
@@ -119,7 +120,7 @@ private:
     }
     bool join(unsigned l, const lane_end& peer) noexcept { return static_cast<bool>(this->lanes_[l].connect(peer)); }
 
-    void mark(unsigned l) noexcept {
+    VCCL_COLD void mark(unsigned l) noexcept {
         if (this->lanes_[l].room(0)) write_acknowledgement(l, true);
         marks_[l] = this->lanes_[l].account(0).posted;
     }
@@ -127,7 +128,7 @@ private:
 
     static constexpr std::uint64_t nothing_said = ~std::uint64_t{0};
 
-    lane_shape shape() const noexcept {
+    VCCL_COLD lane_shape shape() const noexcept {
         lane_shape s{};
         s.group = Group::count;
         s.send_depth = 2 * this->options_.window + 16;
@@ -138,7 +139,7 @@ private:
         return s;
     }
 
-    status fill(connection_blob& b) {
+    VCCL_COLD status fill(connection_blob& b) {
         staging_.reset(new (std::nothrow) cts_slot[max_window]{});
         if (!staging_) return errc::no_memory;
         auto m = this->context_.register_memory(staging_.get(), max_window * sizeof(cts_slot));
@@ -153,7 +154,7 @@ private:
     }
 
     status call() noexcept { return {}; }  // the sender does
-    void accept(std::uint64_t connection, std::uint32_t up) noexcept {
+    VCCL_COLD void accept(std::uint64_t connection, std::uint32_t up) noexcept {
         connection_ = connection;
         typename core_type::options o;
         static_cast<core_options&>(o) = this->core_settings(connection);
@@ -321,13 +322,13 @@ private:
     }
 
     /// An acknowledgement on its own: no receive was posted for it to ride on.
-    void acknowledge() noexcept {
+    VCCL_COLD void acknowledge() noexcept {
         const unsigned l = core_->active();
         if (!core_->may_grant() || !this->lanes_[l].room(0)) return;
         acked_ = core_->head();
         write_acknowledgement(l, false);
     }
-    void write_acknowledgement(unsigned l, bool loud) noexcept {
+    VCCL_COLD void write_acknowledgement(unsigned l, bool loud) noexcept {
         std::uint64_t& staged = staging_[0].pad[1];
         staged = core_->head();
         work w{};
@@ -368,9 +369,9 @@ private:
     }
     void on_flush(unsigned l, std::uint64_t n, bool ok) noexcept { core_->flushed(flushes_.chunk(l, n), ok); }
 
-    void core_message(const control_message& m) noexcept { core_->on_message(m, this->now_); }
+    VCCL_COLD void core_message(const control_message& m) noexcept { core_->on_message(m, this->now_); }
 
-    void end_all() noexcept {
+    VCCL_COLD void end_all() noexcept {
         room_ = 0;
         for (std::uint64_t s = core_->head(); s != core_->tail(); ++s) {
             core_->at(s).expected.origin = 0;
@@ -381,10 +382,10 @@ private:
     std::uint64_t connection() const noexcept { return connection_; }
 
     Failback failback_;
-    std::unique_ptr<cts_slot[]> staging_;
+    owned_array<cts_slot> staging_;
     memory staging_memory_;
     detail::grant_run<lane<B>> plan_;  ///< made anew when lane or epoch change
-    std::optional<core_type> core_;
+    late<core_type> core_;
     std::uint64_t most_{};  ///< bytes of a receive
     std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
     std::uint64_t connection_{}, acked_{}, stale_{};  // acked_: as last told to the sender

@@ -7,6 +7,7 @@
 /// Buffers: a chunk's bytes must stay unchanged until the chunk is acknowledged (`wait`, or `on_done`), not merely until
 /// the NIC completes it. docs/threading.md.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/channel/sender_core.hpp>
 #include <vccl/host/core_access.hpp>
 #include <vccl/host/cts_ring.hpp>
@@ -55,7 +56,7 @@ public:
 
     /// Effects: progresses until chunk `s` is acknowledged. Errors: message_too_long if the receive was smaller (its bytes
     /// were not sent; the channel goes on), timeout, or why the channel ended.
-    status wait(sequence s, nanoseconds timeout) noexcept {
+    VCCL_COLD status wait(sequence s, nanoseconds timeout) noexcept {
         if (!core_) return errc::not_connected;
         if (s.value >= core_->tail()) return errc::invalid_argument;
         if (status w = this->wait_until(timeout, [&] { return core_->acked() > s.value; }); !w) return w;
@@ -64,12 +65,12 @@ public:
     }
     /// Has the chunk ended?
     bool ended(sequence s) const noexcept { return core_ && core_->acked() > s.value; }
-    status wait_all(nanoseconds timeout) noexcept {
+    VCCL_COLD status wait_all(nanoseconds timeout) noexcept {
         return next().value == 0 ? status{} : this->wait_until(timeout, [&] { return !core_->outstanding(); });
     }
 
     /// Effects: waits for everything to be acknowledged, then closes both ends in order.
-    status close(nanoseconds timeout) noexcept {
+    VCCL_COLD status close(nanoseconds timeout) noexcept {
         if (!core_) return errc::not_connected;
         const nanoseconds deadline = this->clock_.now() + timeout;
         if (status s = wait_all(timeout); !s) return s;
@@ -110,7 +111,7 @@ private:
     }
 
     /// The receiver offers a new half of a lane that is fenced here: reset, climb, answer with ours.
-    bool rebuild(unsigned l, const lane_end& peer, std::uint32_t generation, lane_end& own) noexcept {
+    VCCL_COLD bool rebuild(unsigned l, const lane_end& peer, std::uint32_t generation, lane_end& own) noexcept {
         lane<B>& lane = this->lanes_[l];
         if (!lane.renew(generation)) return false;
         auto end = lane.end();
@@ -119,7 +120,7 @@ private:
         return true;
     }
 
-    lane_shape shape() const noexcept {
+    VCCL_COLD lane_shape shape() const noexcept {
         lane_shape s{};
         s.group = Group::count;
         s.send_depth = 256;
@@ -128,7 +129,7 @@ private:
         return s;
     }
 
-    status fill(connection_blob& b) {
+    VCCL_COLD status fill(connection_blob& b) {
         ring_.reset(new (std::nothrow) cts_ring{});
         if (!ring_) return errc::no_memory;
         for (cts_slot& s : ring_->slots) s.words.sequence = ~std::uint64_t{0};
@@ -144,7 +145,7 @@ private:
     }
 
     status call() noexcept { return this->oob_.connect(this->peer_.oob, this->peer_.secret); }
-    void accept(std::uint64_t connection, std::uint32_t up) noexcept {
+    VCCL_COLD void accept(std::uint64_t connection, std::uint32_t up) noexcept {
         connection_ = connection;
         core_.emplace(*this, this->core_settings(connection), std::move(log_), Group::count);
         for (unsigned l = 0; l < this->count_; ++l)
@@ -353,11 +354,11 @@ private:
     static const completion* arrivals(unsigned, const completion* c, const completion*) noexcept { return c; }
     void on_arrival(unsigned, std::uint32_t, const completion&) noexcept {}
     void on_flush(unsigned, std::uint64_t, bool) noexcept {}
-    void core_message(const control_message& m) noexcept {
+    VCCL_COLD void core_message(const control_message& m) noexcept {
         core_->on_message(m, this->now_, [this](sequence s, outgoing& o) { retired(s, o); });
     }
 
-    void end_all() noexcept {
+    VCCL_COLD void end_all() noexcept {
         room_ = 0;
         for (std::uint64_t s = core_->acked(); s != core_->tail(); ++s) core_->at(s).region->drop();
     }
@@ -365,12 +366,12 @@ private:
     std::uint64_t connection() const noexcept { return connection_; }
 
     Log log_;
-    std::unique_ptr<cts_ring> ring_;
+    owned<cts_ring> ring_;
     memory ring_memory_;
     run_plan plan_{};
     std::uint64_t room_{};  ///< chunks that the rollback FIFO takes before hot() looks again; 0 while not connected
     std::uint64_t small_{}, most_{};  ///< chunks below the first are inlined; send() takes [small_, small_ + most_) at once
-    std::optional<core_type> core_;
+    late<core_type> core_;
     std::uint64_t connection_{}, scanned_{};
 };
 

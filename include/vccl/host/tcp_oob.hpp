@@ -53,7 +53,7 @@ struct socket_address {
 };
 
 /// "a.b.c.d:port" or "[v6]:port"; names are not resolved.
-inline bool parse_address(std::string_view text, socket_address& out) noexcept {
+VCCL_COLD inline bool parse_address(std::string_view text, socket_address& out) noexcept {
     const auto colon = text.rfind(':');
     if (colon == std::string_view::npos || colon + 1 == text.size()) return false;
     std::string_view host = text.substr(0, colon);
@@ -81,7 +81,7 @@ inline bool parse_address(std::string_view text, socket_address& out) noexcept {
     return ::inet_pton(AF_INET, buffer, &a.sin_addr) == 1;
 }
 
-inline oob_address format_address(const sockaddr_storage& s) noexcept {
+VCCL_COLD inline oob_address format_address(const sockaddr_storage& s) noexcept {
     char host[64]{}, text[80]{};
     if (s.ss_family == AF_INET6) {
         const auto& a = reinterpret_cast<const sockaddr_in6&>(s);
@@ -95,7 +95,7 @@ inline oob_address format_address(const sockaddr_storage& s) noexcept {
     return oob_address{text};
 }
 
-inline bool same_secret(const oob_secret& a, const oob_secret& b) noexcept {
+VCCL_COLD inline bool same_secret(const oob_secret& a, const oob_secret& b) noexcept {
     unsigned difference = 0;
     for (unsigned i = 0; i < sizeof a.bytes; ++i) difference |= static_cast<unsigned>(a.bytes[i] ^ b.bytes[i]);
     return difference == 0;
@@ -109,7 +109,7 @@ public:
     static constexpr std::size_t largest_message = 1024;
     static constexpr nanoseconds patience{2'000'000'000};  ///< a caller has so long to name the secret, a connect to complete
 
-    result<oob_address> listen(const oob_address& where, const oob_secret& secret) noexcept {
+    VCCL_COLD result<oob_address> listen(const oob_address& where, const oob_secret& secret) noexcept {
         secret_ = secret;
         detail::socket_address a;
         if (!detail::parse_address(where.view(), a)) return errc::invalid_argument;
@@ -123,14 +123,14 @@ public:
         return detail::format_address(a.storage);
     }
 
-    status connect(const oob_address& where, const oob_secret& secret) noexcept {
+    VCCL_COLD status connect(const oob_address& where, const oob_secret& secret) noexcept {
         secret_ = secret;
         if (!detail::parse_address(where.view(), peer_)) return errc::invalid_argument;
         calling_ = true;
         return {};
     }
 
-    oob_state advance(nanoseconds now) noexcept {
+    VCCL_COLD oob_state advance(nanoseconds now) noexcept {
         if (listener_) accept(now);
         if (calling_ && link_ && !established_ && now - called_at_ > patience) cut();
         if (calling_ && !link_) call(now);
@@ -145,7 +145,7 @@ public:
         return state_;
     }
 
-    bool send(std::span<const std::byte> m) noexcept {
+    VCCL_COLD bool send(std::span<const std::byte> m) noexcept {
         if (!link_ || !established_ || m.size() > largest_message) return false;
         if (out_size_ != 0) push_out();
         if (!link_ || out_size_ + m.size() + 2 > sizeof out_) return false;
@@ -157,7 +157,7 @@ public:
         return static_cast<bool>(link_);
     }
 
-    std::size_t receive(std::span<std::byte> m) noexcept {
+    VCCL_COLD std::size_t receive(std::span<std::byte> m) noexcept {
         if (in_size_ < 2) return 0;
         std::uint16_t n = 0;
         std::memcpy(&n, in_, 2);
@@ -173,7 +173,7 @@ public:
         return given;
     }
 
-    void close() noexcept {
+    VCCL_COLD void close() noexcept {
         cut();
         listener_.reset();
         for (auto& c : callers_) c = {};
@@ -190,13 +190,13 @@ private:
 
     static status failed() noexcept { return {errc::system, static_cast<std::uint32_t>(errno)}; }
 
-    void cut() noexcept {
+    VCCL_COLD void cut() noexcept {
         link_.reset();
         established_ = false;
         out_size_ = in_size_ = 0;
     }
 
-    void accept(nanoseconds now) noexcept {
+    VCCL_COLD void accept(nanoseconds now) noexcept {
         bool more = true;
         for (caller& c : callers_) {
             if (!c.fd) {
@@ -222,7 +222,7 @@ private:
         }
     }
 
-    void call(nanoseconds now) noexcept {
+    VCCL_COLD void call(nanoseconds now) noexcept {
         if (now < next_call_) return;
         next_call_ = now + nanoseconds{50'000'000};
         link_ = detail::socket_fd{::socket(peer_.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
@@ -232,7 +232,7 @@ private:
             hang_up();
     }
 
-    void hang_up() noexcept {
+    VCCL_COLD void hang_up() noexcept {
         if (errno == ECONNREFUSED) state_ = oob_state::refused;
         cut();
     }
@@ -242,7 +242,7 @@ private:
         (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
 
-    void push_out() noexcept {
+    VCCL_COLD void push_out() noexcept {
         if (calling_ && !established_) {
             // Connected yet? A write tells, and the secret is what there is to write.
             const ssize_t n = ::send(link_.get(), secret_.bytes, sizeof secret_.bytes, MSG_NOSIGNAL);
@@ -265,7 +265,7 @@ private:
         }
     }
 
-    void pull_in() noexcept {
+    VCCL_COLD void pull_in() noexcept {
         if (!established_ || !link_ || in_size_ == sizeof in_) return;
         const ssize_t n = ::recv(link_.get(), in_ + in_size_, sizeof in_ - in_size_, 0);
         if (n > 0)
@@ -273,7 +273,7 @@ private:
         else if (n == 0 || (errno != EAGAIN && errno != EINTR))
             hang_up_reading(n);
     }
-    void hang_up_reading(ssize_t n) noexcept {
+    VCCL_COLD void hang_up_reading(ssize_t n) noexcept {
         if (n == 0) errno = 0;
         hang_up();
     }

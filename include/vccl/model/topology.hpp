@@ -111,7 +111,7 @@ private:
 /// Returns: ok when every index is in range, every port of a NIC has its own number, and each GPU has a distance to
 /// every NIC or to none (unknown). Otherwise `invalid_argument`, with the index of the faulty entry in `detail`.
 /// A topology of unknown origin is checked once before it is walked.
-inline status validate(const topology& t) noexcept {
+VCCL_COLD inline status validate(const topology& t) noexcept {
     constexpr std::size_t most = 0xffff;
     if (t.hosts.size() > most || t.nics.size() > most || t.ports.size() > most || t.gpus.size() > most) return errc::too_large;
     for (std::size_t i = 0; i < t.nics.size(); ++i)

@@ -13,7 +13,8 @@ namespace vccl::inline v0 {
 namespace detail {
 
 template <class P>
-result<lane_list> lanes_of_valid(const topology& t, port_id primary, channel_id c, const P& policy, unsigned max) noexcept {
+VCCL_COLD result<lane_list> lanes_of_valid(const topology& t, port_id primary, channel_id c, const P& policy,
+                                           unsigned max) noexcept {
     lane_list lanes;
     lanes.add(primary);
     if (max == 1) return lanes;
@@ -27,7 +28,7 @@ result<lane_list> lanes_of_valid(const topology& t, port_id primary, channel_id 
     return lanes;
 }
 
-inline status check_lanes_arguments(const topology& t, unsigned max) noexcept {
+VCCL_COLD inline status check_lanes_arguments(const topology& t, unsigned max) noexcept {
     if (max == 0 || max > max_lanes) return status{errc::invalid_argument, max};
     return validate(t);
 }
@@ -38,8 +39,8 @@ inline status check_lanes_arguments(const topology& t, unsigned max) noexcept {
 /// Returns: the primary first, then the policy's backups, at most `max` ports, none twice. `no_port` with the port in
 /// `detail` when the primary does not exist or the policy named a port of another host or of none.
 template <class P>
-result<lane_list> lanes_for(const topology& t, port_id primary, channel_id c, const P& policy,
-                            unsigned max = max_lanes) noexcept {
+VCCL_COLD result<lane_list> lanes_for(const topology& t, port_id primary, channel_id c, const P& policy,
+                                      unsigned max = max_lanes) noexcept {
     static_assert(check_port_policy<P>::ok);
     if (const status s = detail::check_lanes_arguments(t, max); !s) return s;
     if (!t.valid(primary)) return status{errc::no_port, primary.value};
@@ -48,7 +49,8 @@ result<lane_list> lanes_for(const topology& t, port_id primary, channel_id c, co
 
 /// The lane list of a GPU's channel. The policy chooses the primary port if it can; else it is the nearest one.
 template <class P>
-result<lane_list> lanes_for(const topology& t, gpu_id g, channel_id c, const P& policy, unsigned max = max_lanes) noexcept {
+VCCL_COLD result<lane_list> lanes_for(const topology& t, gpu_id g, channel_id c, const P& policy,
+                                      unsigned max = max_lanes) noexcept {
     static_assert(check_port_policy<P>::ok);
     if (const status s = detail::check_lanes_arguments(t, max); !s) return s;
     if (!t.valid(g)) return status{errc::invalid_argument, g.value};
@@ -70,7 +72,7 @@ struct rail_list {
 };
 
 /// Requires: the lane list was made from `t`.
-inline rail_list rails_of(const topology& t, const lane_list& lanes) noexcept {
+VCCL_COLD inline rail_list rails_of(const topology& t, const lane_list& lanes) noexcept {
     rail_list out;
     for (port_id p : lanes) out.rails[out.size++] = t.ports[p.value].rail;
     return out;
@@ -79,7 +81,7 @@ inline rail_list rails_of(const topology& t, const lane_list& lanes) noexcept {
 /// Returns: ok when lane i of both ends is on one rail for every i. `policy_mismatch` when the ends have different
 /// numbers of lanes (`detail` ours, `extra` the peer's); `rail_mismatch` with the lane, our rail in `detail` and the
 /// peer's in `extra`.
-inline status match_rails(const rail_list& local, const rail_list& peer) noexcept {
+VCCL_COLD inline status match_rails(const rail_list& local, const rail_list& peer) noexcept {
     if (local.size != peer.size || peer.size > max_lanes) {
         status s{errc::policy_mismatch, local.size};
         s.extra = peer.size;

@@ -20,7 +20,7 @@ inline bool reachable(const topology& t, gpu_id g, nic_id n) noexcept {
 }
 
 /// Returns: true when no candidate is nearer to the GPU than this one.
-inline bool is_nearest(const topology& t, gpu_id g, nic_id n) noexcept {
+VCCL_COLD inline bool is_nearest(const topology& t, gpu_id g, nic_id n) noexcept {
     if (!reachable(t, g, n)) return false;
     for (std::size_t i = 0; i < t.nics.size(); ++i) {
         const nic_id other{static_cast<std::uint16_t>(i)};
@@ -29,7 +29,7 @@ inline bool is_nearest(const topology& t, gpu_id g, nic_id n) noexcept {
     return true;
 }
 
-inline bool same_nearest_nics(const topology& t, gpu_id a, gpu_id b) noexcept {
+VCCL_COLD inline bool same_nearest_nics(const topology& t, gpu_id a, gpu_id b) noexcept {
     for (std::size_t i = 0; i < t.nics.size(); ++i) {
         const nic_id n{static_cast<std::uint16_t>(i)};
         if (is_nearest(t, a, n) != is_nearest(t, b, n)) return false;
@@ -41,7 +41,7 @@ inline bool same_nearest_nics(const topology& t, gpu_id a, gpu_id b) noexcept {
 
 /// Requires: validate(t). Returns: the nearest NIC with a port, on the GPU's host. GPUs that are equally near to the
 /// same several NICs take them in turn, by GPU order. `no_device` when the host has no such NIC.
-inline result<nic_id> nearest_nic(const topology& t, gpu_id g) noexcept {
+VCCL_COLD inline result<nic_id> nearest_nic(const topology& t, gpu_id g) noexcept {
     if (!t.valid(g)) return status{errc::invalid_argument, g.value};
     unsigned candidates = 0;
     for (std::size_t i = 0; i < t.nics.size(); ++i)
@@ -59,7 +59,7 @@ inline result<nic_id> nearest_nic(const topology& t, gpu_id g) noexcept {
 }
 
 /// Requires: validate(t). Returns: the first port of the GPU's nearest NIC.
-inline result<port_id> nearest_port(const topology& t, gpu_id g) noexcept {
+VCCL_COLD inline result<port_id> nearest_port(const topology& t, gpu_id g) noexcept {
     const result<nic_id> n = nearest_nic(t, g);
     if (!n) return n.error();
     return t.port_at(*n, 0);

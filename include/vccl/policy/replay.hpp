@@ -4,13 +4,13 @@
 /// Owner thread only. A local completion is not an acknowledgement: entries leave when the receiver says so.
 
 #include <vccl/base/ids.hpp>
+#include <vccl/base/owned.hpp>
 #include <vccl/base/status.hpp>
 #include <vccl/base/time.hpp>
 #include <vccl/model/work.hpp>
 
 #include <bit>
 #include <concepts>
-#include <memory>
 
 namespace vccl::inline v0 {
 
@@ -68,7 +68,7 @@ public:
     static constexpr std::uint64_t contiguous(std::uint64_t s) noexcept { return Capacity - (s & (Capacity - 1)); }
 
 private:
-    std::unique_ptr<outgoing[]> slots_{new outgoing[Capacity]};
+    owned_array<outgoing> slots_{new outgoing[Capacity]};
 };
 
 /// For those who want an error instead of a replay: the first lost lane ends the channel with `no_replay_log`.

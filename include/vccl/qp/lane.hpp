@@ -3,13 +3,12 @@
 /// One lane at one end: the CQ, the QP group, the control QP and the flush QP of a port, with an account of every WR
 /// posted, so that "drained" is a fact. Owner thread of the endpoint only.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/model/wire.hpp>
 #include <vccl/model/wr_id.hpp>
 #include <vccl/verbs/backend.hpp>
 
 #include <bit>
-#include <memory>
-#include <optional>
 
 namespace vccl::inline v0 {
 
@@ -44,7 +43,7 @@ public:
     static constexpr unsigned control_receives = 16, control_sends = 8, rearm_batch = 16;
 
     /// Effects: makes the CQ, QPs and control buffers on `port` and moves the QPs to INIT. `id` goes into every wr_id.
-    status create(port_type& port, unsigned id, const lane_shape& shape, std::uint64_t seed) noexcept {
+    VCCL_COLD status create(port_type& port, unsigned id, const lane_shape& shape, std::uint64_t seed) noexcept {
         port_ = &port;
         id_ = id;
         shape_ = shape;
@@ -82,7 +81,7 @@ public:
     bool connected() const noexcept { return connected_; }
 
     /// How the peer reaches this half now.
-    result<lane_end> end() noexcept {
+    VCCL_COLD result<lane_end> end() noexcept {
         auto a = port_->query();
         if (!a) return a.error();
         lane_end e{};
@@ -100,7 +99,7 @@ public:
     }
 
     /// Effects: INIT -> RTR -> RTS for every QP, towards the peer's half; posts the receives. The ladder is climbed here only.
-    status connect(const lane_end& peer) noexcept {
+    VCCL_COLD status connect(const lane_end& peer) noexcept {
         auto a = port_->query();
         if (!a) return a.error();
         for (unsigned i = 0; i < qp_slots; ++i) {
@@ -127,7 +126,7 @@ public:
 
     /// Effects: the QPs can write no memory when it returns ok (G2): moved to ERR, or else destroyed. Completions of what
     /// was in their queues follow; poll until drained().
-    status silence() noexcept {
+    VCCL_COLD status silence() noexcept {
         connected_ = false;
         bool silent[qp_slots]{};
         for (unsigned i = 0; i < qp_slots; ++i)
@@ -157,7 +156,7 @@ public:
 
     /// Effects: a new generation on silenced QPs: through RESET, or destroyed and created anew where the driver cannot;
     /// fresh PSNs. Completions of the old generation are told by their wr_id.
-    status renew(std::uint32_t generation) noexcept {
+    VCCL_COLD status renew(std::uint32_t generation) noexcept {
         generation_ = generation;
         unheard_ = 0;
         bool reset = true;
@@ -226,7 +225,7 @@ public:
     /// Effects: sends a control message on this lane. would_block: the NIC has not completed the earlier ones. busy: the
     /// peer has shown no life since so many of them that its receives may be used up (a stopped process; more would end
     /// in RNR_RETRY_EXC on a healthy lane). Either way the message is repeated by whoever needs the answer.
-    status send_control(const control_message& m) noexcept {
+    VCCL_COLD status send_control(const control_message& m) noexcept {
         wr_account& a = accounts_[control_index];
         if (!connected_ || a.in_queue() >= control_sends) return errc::would_block;
         if (unheard_ >= control_receives / 2) return errc::busy;
@@ -244,7 +243,7 @@ public:
     void peer_heard() noexcept { unheard_ = 0; }
     /// A control message that came in: its buffer goes back with `repost_control`.
     const control_message& control_buffer(std::uint64_t slot) const noexcept { return buffers_[slot]; }
-    status repost_control(std::uint64_t slot) noexcept {
+    VCCL_COLD status repost_control(std::uint64_t slot) noexcept {
         if (!qps_[control_index]) return errc::not_connected;
         recv_work r{};
         r.wr_id = wr_id::make(wr_kind::control_recv, id_, control_index, generation_, slot).raw;
@@ -277,7 +276,7 @@ private:
 
     /// A WR behind all others of a QP in ERR: its flush error tells that everything before it is done, also unsignaled
     /// WRs that had succeeded and make no completion of their own. make_qps keeps a place in the queue for it.
-    void mark_end(unsigned i) noexcept {
+    VCCL_COLD void mark_end(unsigned i) noexcept {
         if (accounts_[i].in_queue() == 0) return;
         work end{};
         (void)post(i, wr_kind::grant, end, true);
@@ -287,7 +286,7 @@ private:
         return i < shape_.group || i == control_index || (i == flush_index && shape_.flush);
     }
 
-    status make_qps() noexcept {
+    VCCL_COLD status make_qps() noexcept {
         for (unsigned i = 0; i < qp_slots; ++i) {
             if (!wanted(i)) continue;
             qp_limits l{};
@@ -309,7 +308,7 @@ private:
     }
 
     /// RESET -> INIT with fresh PSNs; the receives are posted before the peer can know the QP.
-    status init() noexcept {
+    VCCL_COLD status init() noexcept {
         for (unsigned i = 0; i < qp_slots; ++i) {
             if (!qps_[i]) continue;
             if (status s = qps_[i]->to_init(); !s) return s;
@@ -331,13 +330,13 @@ private:
     }
 
     port_type* port_{};
-    std::optional<typename port_type::cq> cq_;
-    std::optional<qp_type> qps_[qp_slots];
+    late<typename port_type::cq> cq_;
+    late<qp_type> qps_[qp_slots];
     wr_account accounts_[qp_slots]{};
     std::uint32_t psns_[qp_slots]{};
-    std::unique_ptr<control_message[]> buffers_;
-    std::unique_ptr<recv_work[]> arrivals_;  ///< a batch of receives for each data QP, ready to be posted again and again
-    std::optional<typename port_type::mr> buffers_mr_;
+    owned_array<control_message> buffers_;
+    owned_array<recv_work> arrivals_;  ///< a batch of receives for each data QP, ready to be posted again and again
+    late<typename port_type::mr> buffers_mr_;
     lane_shape shape_{};
     std::uint64_t random_{1};
     std::uint32_t generation_{1};

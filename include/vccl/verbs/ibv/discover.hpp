@@ -4,6 +4,7 @@
 /// `ibv::discover`; set-up only, any thread. What was found (`found_*`) and what is made of it are apart, so that the latter
 /// can be tested without the machine.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/model/path_distance.hpp>
 #include <vccl/verbs/ibv/port.hpp>
 #include <vccl/verbs/ibv/sysfs.hpp>
@@ -26,13 +27,14 @@ struct found_gpu {
 };
 
 /// Returns: what two functions of one card share ("…/0000:3b:00"), or nothing. Virtual functions have other slots.
-inline std::string_view card_of(std::string_view device_path) noexcept {
+VCCL_COLD inline std::string_view card_of(std::string_view device_path) noexcept {
     return sysfs::pci_address(device_path).empty() ? std::string_view{} : device_path.substr(0, device_path.rfind('.'));
 }
 
 /// The ports of one card, which usually shows one device for each of them, make one NIC. Rails: nothing tells which switch
 /// a port is cabled to, so the nth port of every host is taken to be on rail n, as rail-optimised fabrics are built.
-inline topology arrange(std::string_view host, const std::vector<found_device>& devices, const std::vector<found_gpu>& gpus) {
+VCCL_COLD inline topology arrange(std::string_view host, const std::vector<found_device>& devices,
+                                  const std::vector<found_gpu>& gpus) {
     topology t;
     t.hosts.push_back({fixed_name<48>{host}});
     const host_id self{0};
@@ -68,19 +70,19 @@ inline topology arrange(std::string_view host, const std::vector<found_device>& 
 }
 
 /// The netdev of a RoCE port ("eth2"), or nothing.
-inline std::string netdev_of(const std::string& device, unsigned port) {
+VCCL_COLD inline std::string netdev_of(const std::string& device, unsigned port) {
     return sysfs::line("/sys/class/infiniband/" + device + "/ports/" + std::to_string(port) + "/gid_attrs/ndevs/0");
 }
 
 /// A soft device has no hardware of its own: that of its netdev counts.
-inline std::string hardware_of(const std::string& device) {
+VCCL_COLD inline std::string hardware_of(const std::string& device) {
     const std::string own = sysfs::resolve("/sys/class/infiniband/" + device + "/device");
     if (!own.empty()) return own;
     const std::string netdev = netdev_of(device, 1);
     return netdev.empty() ? netdev : sysfs::resolve("/sys/class/net/" + netdev + "/device");
 }
 
-inline result<std::vector<found_port>> find_ports(ibv_device* device) {
+VCCL_COLD inline result<std::vector<found_port>> find_ports(ibv_device* device) {
     errno = 0;
     const device_ptr context{ibv_open_device(device)};
     ibv_device_attr attr{};
@@ -96,16 +98,32 @@ inline result<std::vector<found_port>> find_ports(ibv_device* device) {
     return out;
 }
 
+struct free_devices {
+    void operator()(ibv_device** list) const noexcept { ibv_free_device_list(list); }
+};
+using device_list = owned<ibv_device*, free_devices>;
+
+inline bool comes_before(std::string_view a, std::string_view b) noexcept {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
 /// Returns: devices whose name begins with `prefix`, sorted by name; `no_device` when there is none.
-inline result<std::vector<found_device>> find_devices(std::string_view prefix) {
+VCCL_COLD inline result<std::vector<found_device>> find_devices(std::string_view prefix) {
     int count = 0;
-    const std::unique_ptr<ibv_device*, void (*)(ibv_device**)> list{ibv_get_device_list(&count), ibv_free_device_list};
+    const device_list list{ibv_get_device_list(&count)};
     if (!list) return status{errc::no_device, static_cast<std::uint32_t>(errno)};
-    std::vector<found_device> out;
+    // By name, "mlx5_2" before "mlx5_10"; put in their places one by one, since std::sort costs half a second of compiling.
+    std::vector<ibv_device*> chosen;
     for (int i = 0; i < count; ++i) {
-        ibv_device* const device = list.get()[i];
-        const std::string name = ibv_get_device_name(device);
+        const std::string_view name = ibv_get_device_name(list.get()[i]);
         if (!name.starts_with(prefix)) continue;
+        auto at = chosen.end();
+        while (at != chosen.begin() && comes_before(name, ibv_get_device_name(*(at - 1)))) --at;
+        chosen.insert(at, list.get()[i]);
+    }
+    std::vector<found_device> out;
+    for (ibv_device* device : chosen) {
+        const std::string name = ibv_get_device_name(device);
         auto ports = find_ports(device);
         if (!ports) return ports.error();
         const std::string path = hardware_of(name);
@@ -113,15 +131,11 @@ inline result<std::vector<found_device>> find_devices(std::string_view prefix) {
         out.push_back({name, path, numa, std::move(*ports)});
     }
     if (out.empty()) return errc::no_device;
-    // By name, "mlx5_2" before "mlx5_10".
-    std::sort(out.begin(), out.end(), [](const found_device& a, const found_device& b) {
-        return a.name.size() != b.name.size() ? a.name.size() < b.name.size() : a.name < b.name;
-    });
     return out;
 }
 
 /// In the order of PCI addresses, as CUDA_DEVICE_ORDER=PCI_BUS_ID has them.
-inline std::vector<found_gpu> find_gpus() {
+VCCL_COLD inline std::vector<found_gpu> find_gpus() {
     std::vector<found_gpu> out;
     const std::string folder = "/sys/bus/pci/devices/";
     for (const std::string& address : sysfs::entries(folder)) {

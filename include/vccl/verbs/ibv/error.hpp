@@ -9,7 +9,7 @@
 
 namespace vccl::inline v0::verbs::ibv_detail {
 
-inline status from_errno(int error) noexcept {
+VCCL_COLD inline status from_errno(int error) noexcept {
     const auto detail = static_cast<std::uint32_t>(error);
     switch (error) {
         case EINVAL:

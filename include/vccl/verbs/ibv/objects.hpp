@@ -3,13 +3,13 @@
 /// A registered region, a completion queue: owners of one libibverbs object each, released on destruction. Made by
 /// `ibv_port`; `poll` is on the data path. One thread at a time per object.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/verbs/backend.hpp>
 #include <vccl/verbs/ibv/error.hpp>
 #include <vccl/verbs/ibv/translate.hpp>
 
 #include <infiniband/verbs.h>
 
-#include <memory>
 #include <utility>
 
 namespace vccl::inline v0::verbs {
@@ -25,7 +25,7 @@ private:
     struct release {
         void operator()(ibv_mr* mr) const noexcept { ibv_dereg_mr(mr); }
     };
-    std::unique_ptr<ibv_mr, release> mr_;
+    owned<ibv_mr, release> mr_;
 };
 
 class ibv_queue {
@@ -35,7 +35,7 @@ public:
         bool set{false};
     };
 
-    ibv_queue(ibv_cq* cq, std::unique_ptr<overrun_flag> overrun) noexcept : overrun_(std::move(overrun)), cq_(cq) {}
+    ibv_queue(ibv_cq* cq, owned<overrun_flag> overrun) noexcept : overrun_(std::move(overrun)), cq_(cq) {}
 
     /// Effects: takes up to `room` completions. Returns: how many; `cq_overrun` once entries were lost.
     result<unsigned> poll(completion* out, unsigned room) noexcept {
@@ -66,8 +66,8 @@ private:
     struct release {
         void operator()(ibv_cq* cq) const noexcept { ibv_destroy_cq(cq); }
     };
-    std::unique_ptr<overrun_flag> overrun_;  // outlives the CQ, whose events point to it
-    std::unique_ptr<ibv_cq, release> cq_;
+    owned<overrun_flag> overrun_;  // outlives the CQ, whose events point to it
+    owned<ibv_cq, release> cq_;
 };
 
 }  // namespace vccl::inline v0::verbs

@@ -4,14 +4,13 @@
 /// owner's thread; `next_event` costs one system call, so ask it now and then, or when `event_fd` is readable.
 /// Source: rdma-core's ibv_open_device, ibv_get_async_event, ibv_reg_mr, ibv_create_qp.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/verbs/ibv/queue_pair.hpp>
 
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <new>
 
@@ -29,8 +28,8 @@ struct close_device {
 struct free_domain {
     void operator()(ibv_pd* pd) const noexcept { ibv_dealloc_pd(pd); }
 };
-using device_ptr = std::unique_ptr<ibv_context, close_device>;
-using domain_ptr = std::unique_ptr<ibv_pd, free_domain>;
+using device_ptr = owned<ibv_context, close_device>;
+using domain_ptr = owned<ibv_pd, free_domain>;
 
 /// "mlx5_0:1", or "mlx5_0" for its first port.
 struct device_port {
@@ -38,20 +37,23 @@ struct device_port {
     unsigned port{1};
 };
 
-inline result<device_port> parse(std::string_view name) noexcept {
+VCCL_COLD inline result<device_port> parse(std::string_view name) noexcept {
     device_port out{name};
     const std::size_t colon = name.rfind(':');
     if (colon != std::string_view::npos) {
         out.device = name.substr(0, colon);
-        const char* const end = name.data() + name.size();
-        const auto [stop, error] = std::from_chars(name.data() + colon + 1, end, out.port);
-        if (error != std::errc{} || stop != end || out.port == 0 || out.port > 0xff) return errc::no_port;
+        out.port = 0;
+        for (const char digit : name.substr(colon + 1)) {
+            if (digit < '0' || digit > '9' || out.port > 0xff) return errc::no_port;
+            out.port = out.port * 10 + static_cast<unsigned>(digit - '0');
+        }
+        if (out.port == 0 || out.port > 0xff) return errc::no_port;
     }
     return out;
 }
 
 /// Why a listed device did not open. libibverbs tries more than one way in and leaves the errno of the last.
-inline status why_not_open(const ibv_device& device, int error) noexcept {
+VCCL_COLD inline status why_not_open(const ibv_device& device, int error) noexcept {
     char node[sizeof "/dev/infiniband/" + sizeof device.dev_name];
     std::snprintf(node, sizeof node, "/dev/infiniband/%s", device.dev_name);
     if (::access(node, R_OK | W_OK) != 0) return from_errno(errno);
@@ -60,7 +62,7 @@ inline status why_not_open(const ibv_device& device, int error) noexcept {
 
 /// Returns: `no_device` when no device has the name, with errno in `detail` when not even a list could be had;
 /// `permission` when /dev/infiniband may not be opened.
-inline result<device_ptr> open_device(std::string_view name) noexcept {
+VCCL_COLD inline result<device_ptr> open_device(std::string_view name) noexcept {
     int count = 0;
     ibv_device** const list = ibv_get_device_list(&count);
     if (list == nullptr) return status{errc::no_device, static_cast<std::uint32_t>(errno)};
@@ -80,7 +82,7 @@ inline result<device_ptr> open_device(std::string_view name) noexcept {
 
 /// Why the kernel would not pin memory. A finite memlock limit is by far the most common reason: `permission`, whose text
 /// names `ulimit -l`, with the limit in KiB in `extra`.
-inline status from_registration(int error) noexcept {
+VCCL_COLD inline status from_registration(int error) noexcept {
     rlimit limit{};
     if (error == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         status s{errc::permission, ENOMEM};
@@ -98,7 +100,7 @@ public:
     using cq = ibv_queue;
     using mr = ibv_memory;
 
-    static result<ibv_port> open(std::string_view name, const ibv_path& path) noexcept {
+    VCCL_COLD static result<ibv_port> open(std::string_view name, const ibv_path& path) noexcept {
         const auto where = ibv_detail::parse(name);
         if (!where) return where.error();
         auto device = ibv_detail::open_device(where->device);
@@ -116,22 +118,25 @@ public:
         origin.port = static_cast<std::uint8_t>(where->port);
         origin.atomics = attr.atomic_cap != IBV_ATOMIC_NONE;
         origin.soft = attr.vendor_id == ibv_detail::rxe_vendor;
-        origin.read_depth =
-            static_cast<std::uint8_t>(std::min(read_depth, std::min(attr.max_qp_rd_atom, attr.max_qp_init_rd_atom)));
+        int reads = attr.max_qp_rd_atom < attr.max_qp_init_rd_atom ? attr.max_qp_rd_atom : attr.max_qp_init_rd_atom;
+        if (reads > read_depth) reads = read_depth;
+        origin.read_depth = static_cast<std::uint8_t>(reads);
         origin.path = path;
         return ibv_port{std::move(*device), std::move(domain), origin};
     }
 
     /// Effects: the QPs whose `begin_error` was ok write no more memory.
-    void finish_errors() const noexcept {
+    VCCL_COLD void finish_errors() const noexcept {
         if (origin_.soft) ibv_detail::let_every_processor_finish();
     }
 
-    result<port_attributes> query() noexcept { return ibv_detail::query_port(device_.get(), origin_.port, origin_.path); }
+    VCCL_COLD result<port_attributes> query() noexcept {
+        return ibv_detail::query_port(device_.get(), origin_.port, origin_.path);
+    }
 
     /// Returns: a queue of at least `depth` entries; `no_memory` or `invalid_argument` beyond the device's limit.
-    result<cq> create_cq(std::uint32_t depth) noexcept {
-        std::unique_ptr<cq::overrun_flag> overrun{new (std::nothrow) cq::overrun_flag};
+    VCCL_COLD result<cq> create_cq(std::uint32_t depth) noexcept {
+        owned<cq::overrun_flag> overrun{new (std::nothrow) cq::overrun_flag};
         if (!overrun) return errc::no_memory;
         errno = 0;
         ibv_cq* const made = ibv_create_cq(device_.get(), static_cast<int>(depth), overrun.get(), nullptr, 0);
@@ -139,14 +144,14 @@ public:
         return cq{made, std::move(overrun)};
     }
 
-    result<qp> create_qp(cq& queue, const qp_limits& limits) noexcept {
+    VCCL_COLD result<qp> create_qp(cq& queue, const qp_limits& limits) noexcept {
         errno = 0;
         ibv_qp* const made = make_qp(queue.native(), limits);
         if (made == nullptr) return ibv_detail::from_errno(errno);
         return qp{made, origin_};
     }
 
-    result<mr> register_memory(void* memory, std::size_t bytes) noexcept {
+    VCCL_COLD result<mr> register_memory(void* memory, std::size_t bytes) noexcept {
         errno = 0;
         ibv_mr* const made = ibv_reg_mr(domain_.get(), memory, bytes, access());
         if (made == nullptr) return ibv_detail::from_registration(errno);
@@ -157,7 +162,7 @@ public:
     /// There only where rdma-core has it (`ibv::capabilities.dmabuf`); `unsupported` when the device has not.
     template <class Pd = ibv_pd>
         requires ibv_detail::can_register_dmabuf<Pd>
-    result<mr> register_dmabuf(int fd, std::uint64_t offset, std::size_t bytes, std::uint64_t address) noexcept {
+    VCCL_COLD result<mr> register_dmabuf(int fd, std::uint64_t offset, std::size_t bytes, std::uint64_t address) noexcept {
         errno = 0;
         Pd* const domain = domain_.get();
         ibv_mr* const made = ibv_reg_dmabuf_mr(domain, offset, bytes, address, fd, access());
@@ -165,7 +170,7 @@ public:
         return mr{made};
     }
 
-    result<async_event> next_event() noexcept {
+    VCCL_COLD result<async_event> next_event() noexcept {
         for (ibv_async_event event{};;) {
             if (ibv_get_async_event(device_.get(), &event) != 0) {
                 if (errno == EAGAIN || errno == EINTR) return async_event{};
@@ -181,7 +186,7 @@ public:
     int event_fd() const noexcept { return device_->async_fd; }
 
     /// Found by trying, once: libibverbs does not say it beforehand.
-    std::uint32_t inline_limit() noexcept {
+    VCCL_COLD std::uint32_t inline_limit() noexcept {
         if (!inline_known_) {
             inline_limit_ = find_inline_limit();
             inline_known_ = true;
@@ -203,7 +208,7 @@ private:
         return origin_.atomics ? always | IBV_ACCESS_REMOTE_ATOMIC : always;
     }
 
-    ibv_qp* make_qp(ibv_cq* queue, const qp_limits& limits) noexcept {
+    VCCL_COLD ibv_qp* make_qp(ibv_cq* queue, const qp_limits& limits) noexcept {
         ibv_qp_init_attr init{};
         init.send_cq = queue;
         init.recv_cq = queue;
@@ -216,7 +221,7 @@ private:
         return ibv_create_qp(domain_.get(), &init);
     }
 
-    std::uint32_t find_inline_limit() noexcept {
+    VCCL_COLD std::uint32_t find_inline_limit() noexcept {
         auto queue = create_cq(1);
         if (!queue) return 0;
         for (std::uint32_t bytes : {1024U, 512U, 256U, 128U, 64U, 32U})

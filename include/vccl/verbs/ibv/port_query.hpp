@@ -67,7 +67,7 @@ constexpr std::uint64_t bytes_per_second(unsigned speed, unsigned width) noexcep
 
 /// How good a GID is for a QP, the higher the better; 0 for one that will not do. RoCE v2 can be routed and is what
 /// switches are set up for; an IPv4-mapped address is the one that people gave the port.
-inline int rank(const ibv_gid_entry& entry) noexcept {
+VCCL_COLD inline int rank(const ibv_gid_entry& entry) noexcept {
     static constexpr std::uint8_t ipv4_mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
     const std::uint8_t* raw = entry.gid.raw;
     const bool link_local = raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80;
@@ -81,7 +81,7 @@ inline int rank(const ibv_gid_entry& entry) noexcept {
 }
 
 /// Effects: sets `gid_index` and `address`; leaves them zero when the port has no usable GID.
-inline status choose_gid(ibv_context* context, unsigned port, const ibv_path& path, port_attributes& out) noexcept {
+VCCL_COLD inline status choose_gid(ibv_context* context, unsigned port, const ibv_path& path, port_attributes& out) noexcept {
     ibv_gid_entry table[256];
     const ssize_t count = ibv_query_gid_table(context, table, sizeof table / sizeof *table, 0);
     if (count < 0) return from_errno(static_cast<int>(-count));
@@ -98,7 +98,7 @@ inline status choose_gid(ibv_context* context, unsigned port, const ibv_path& pa
     return {};
 }
 
-inline result<port_attributes> query_port(ibv_context* context, unsigned port, const ibv_path& path) noexcept {
+VCCL_COLD inline result<port_attributes> query_port(ibv_context* context, unsigned port, const ibv_path& path) noexcept {
     ibv_port_attr attr{};
     if (const int rc = ibv_query_port(context, static_cast<std::uint8_t>(port), &attr); rc != 0) return from_return(rc);
     port_attributes out{};

@@ -4,6 +4,7 @@
 /// filled in place on the stack and handed to the provider in one chained call a batch. One thread at a time.
 /// Source: ibv_modify_qp and ibv_post_send of rdma-core; IBA 1.4, 10.3 (QP states).
 
+#include <vccl/base/owned.hpp>
 #include <vccl/verbs/ibv/objects.hpp>
 #include <vccl/verbs/ibv/port_query.hpp>
 #include <vccl/verbs/ibv/soft_fence.hpp>
@@ -26,13 +27,13 @@ public:
     qpn number() const noexcept { return qpn{qp_->qp_num}; }
 
     /// Soft-RoCE moves a QP to ERR only after it has shown the error's completion, and so would undo a RESET in between.
-    status to_reset() noexcept {
+    VCCL_COLD status to_reset() noexcept {
         if (origin_.soft && state().value_or(qp_state::error) == qp_state::ready_to_send)
             ibv_detail::let_every_processor_finish();
         return modify_to(IBV_QPS_RESET);
     }
 
-    status to_init() noexcept {
+    VCCL_COLD status to_init() noexcept {
         ibv_qp_attr attr{};
         attr.qp_state = IBV_QPS_INIT;
         attr.pkey_index = origin_.path.pkey_index;
@@ -44,7 +45,7 @@ public:
 
     /// Effects: INIT to RTR, with the GID index that the local port has now. Returns: `port_down` when the port has
     /// no address; may wait up to a second for the kernel to resolve the peer's Ethernet address.
-    status to_ready_to_receive(const qp_peer& peer, const qp_timers& timers) noexcept {
+    VCCL_COLD status to_ready_to_receive(const qp_peer& peer, const qp_timers& timers) noexcept {
         const auto mtu = ibv_detail::mtu_of(peer.mtu);
         if (!mtu) return mtu.error();
         const auto local = ibv_detail::query_port(qp_->context, origin_.port, origin_.path);
@@ -71,7 +72,7 @@ public:
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     }
 
-    status to_ready_to_send(psn first, const qp_timers& timers) noexcept {
+    VCCL_COLD status to_ready_to_send(psn first, const qp_timers& timers) noexcept {
         ibv_qp_attr attr{};
         attr.qp_state = IBV_QPS_RTS;
         attr.sq_psn = first.value & psn_mask;
@@ -86,13 +87,13 @@ public:
     /// Several QPs at once: begin each, then `port.finish_errors()` is the fence of them all.
     status begin_error() noexcept { return modify_to(IBV_QPS_ERR); }
     /// A fence: after it returns, the QP writes no memory.
-    status to_error() noexcept {
+    VCCL_COLD status to_error() noexcept {
         const status s = begin_error();
         if (s && origin_.soft) ibv_detail::let_every_processor_finish();
         return s;
     }
 
-    result<qp_state> state() noexcept {
+    VCCL_COLD result<qp_state> state() noexcept {
         ibv_qp_attr attr{};
         ibv_qp_init_attr init{};
         if (const int rc = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init); rc != 0) return ibv_detail::from_return(rc);
@@ -128,7 +129,7 @@ public:
             many, [this](ibv_recv_wr* head, ibv_recv_wr** bad) noexcept { return ibv_post_recv(qp_.get(), head, bad); });
     }
 
-    status destroy() noexcept {
+    VCCL_COLD status destroy() noexcept {
         ibv_qp* const qp = qp_.release();
         return qp == nullptr ? status{} : ibv_detail::from_return(ibv_destroy_qp(qp));
     }
@@ -143,7 +144,7 @@ private:
     };
 
     status modify(ibv_qp_attr& attr, int mask) noexcept { return ibv_detail::from_return(ibv_modify_qp(qp_.get(), &attr, mask)); }
-    status modify_to(ibv_qp_state state) noexcept {
+    VCCL_COLD status modify_to(ibv_qp_state state) noexcept {
         ibv_qp_attr attr{};
         attr.qp_state = state;
         return modify(attr, IBV_QP_STATE);
@@ -173,7 +174,7 @@ private:
         return taken;
     }
 
-    std::unique_ptr<ibv_qp, release> qp_;
+    owned<ibv_qp, release> qp_;
     ibv_qp_origin origin_;
 };
 

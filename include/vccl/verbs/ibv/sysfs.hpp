@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <charconv>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +15,7 @@
 namespace vccl::inline v0::verbs::sysfs {
 
 /// Returns: the file's first line without its end, or nothing.
-inline std::string line(const std::string& path) {
+VCCL_COLD inline std::string line(const std::string& path) {
     char text[256];
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (fd < 0) return {};
@@ -27,29 +25,30 @@ inline std::string line(const std::string& path) {
     return out.substr(0, out.find('\n'));
 }
 
-inline int number(const std::string& path, int otherwise) {
+VCCL_COLD inline int number(const std::string& path, int otherwise) {
     const std::string text = line(path);
-    int value = otherwise;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
+    char* end = nullptr;
+    const long value = ::strtol(text.c_str(), &end, 10);
+    return end == text.c_str() ? otherwise : static_cast<int>(value);
 }
 
 /// Returns: the path with all links followed, or nothing.
-inline std::string resolve(const std::string& path) {
+VCCL_COLD inline std::string resolve(const std::string& path) {
     char* const real = ::realpath(path.c_str(), nullptr);
     const std::string out = real != nullptr ? real : "";
     ::free(real);
     return out;
 }
 
-inline std::vector<std::string> entries(const std::string& folder) {
+VCCL_COLD inline std::vector<std::string> entries(const std::string& folder) {
     std::vector<std::string> out;
-    DIR* const dir = ::opendir(folder.c_str());
-    if (dir == nullptr) return out;
-    while (const dirent* entry = ::readdir(dir))
-        if (entry->d_name[0] != '.') out.emplace_back(entry->d_name);
-    ::closedir(dir);
-    std::sort(out.begin(), out.end());
+    dirent** found = nullptr;
+    const int count = ::scandir(folder.c_str(), &found, nullptr, &::alphasort);
+    for (int i = 0; i < count; ++i) {
+        if (found[i]->d_name[0] != '.') out.emplace_back(found[i]->d_name);
+        ::free(found[i]);
+    }
+    ::free(found);
     return out;
 }
 
