@@ -1,5 +1,6 @@
 /// \file
 /// The program whose compilation is timed: one sender and one receiver over real verbs, used once. `bench/run compile` times it.
+/// With DISCOVER it also looks for the machine's NICs itself, which is strings and files rather than verbs.
 
 #include <vccl/vccl.hpp>
 #include <vccl/verbs/ibv.hpp>
@@ -11,10 +12,14 @@ using sender = host_sender<verbs::ibv, sibling_port, qp_group<4>, rollback_fifo<
 using receiver = host_receiver<verbs::ibv, sibling_port, qp_group<4>, counters>;
 
 int main() {
-    const verbs::ibv backend{};
-    const auto shape = backend.discover();
+    verbs::ibv backend;
+#ifdef DISCOVER
+    auto shape = backend.discover();
+#else
+    result<topology> shape(topology{});
+#endif
     if (!shape) return 1;
-    host_context<verbs::ibv> context(backend, *shape);
+    host_context<verbs::ibv> context(backend, std::move(*shape));
     sender tx(context, port_id{0}, channel_id{0});
     receiver rx(context, port_id{0}, channel_id{0});
     const auto a = tx.local_info(), b = rx.local_info();

@@ -30,8 +30,8 @@ public:
     outgoing& at(std::uint64_t s) noexcept { return log_.at(sequence{s}); }
 
     sequence push(const outgoing& o) noexcept {
-        log_.record(sequence{tail_}, o);
-        return sequence{tail_++};
+        log_.record(sequence{tail_++}, o);
+        return sequence{tail_ - 1};
     }
 
     /// The next chunk that wants to be posted, fresh or rolled back: the same walk.

@@ -37,7 +37,7 @@ struct core_options {
 template <class Io>
 class channel_core {
 public:
-    channel_core(Io& io, const core_options& o) noexcept : io_(io), options_(o), book_(o.lanes, o.times, o.seed) {}
+    VCCL_COLD channel_core(Io& io, const core_options& o) noexcept : io_(io), options_(o), book_(o.lanes, o.times, o.seed) {}
 
     channel_state state() const noexcept { return state_; }
     bool over() const noexcept { return state_ == channel_state::failed || state_ == channel_state::closed; }

@@ -64,14 +64,16 @@ public:
     }  ///< chunks from `s` on, side by side
     std::uint64_t window() const noexcept { return window_; }
 
-    sequence post(std::uint64_t addr, std::uint64_t length, memory_region* region) noexcept {
+    /// Effects: writes down the next receive; it counts from `posted` on. (Apart, so that the caller can hold the memory in
+    /// between and the tail need not stay in a register.)
+    void post(std::uint64_t addr, std::uint64_t length, memory_region* region) noexcept {
         incoming& c = at(tail_);
         static_cast<chunk_state&>(c) = chunk_state{};
         static_cast<chunk_extent&>(c) = std::bit_cast<chunk_extent>(length);
         c.addr = addr;
         c.region = region;
-        return sequence{tail_++};
     }
+    sequence posted() noexcept { return sequence{tail_++}; }
 
     /// The next chunk to grant, if there is one; then call `granted`.
     bool next_grant(std::uint64_t& s) noexcept {

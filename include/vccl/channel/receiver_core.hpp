@@ -26,7 +26,7 @@ public:
         unsigned first_lane{0};   ///< the preferred one; others follow in list order
     };
 
-    receiver_core(Io& io, const options& o, Failback failback) noexcept
+    VCCL_COLD receiver_core(Io& io, const options& o, Failback failback) noexcept
         : base(io, o), ledger(o.window), failback_(failback), first_lane_(o.first_lane), active_(o.first_lane) {}
 
     // --- the hot path -------------------------------------------------------------------------------------------

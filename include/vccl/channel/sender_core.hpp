@@ -20,7 +20,7 @@ public:
     using backlog<Log>::at;
     using backlog<Log>::outstanding;
 
-    sender_core(Io& io, const core_options& o, Log log, unsigned group) noexcept
+    VCCL_COLD sender_core(Io& io, const core_options& o, Log log, unsigned group) noexcept
         : base(io, o), backlog<Log>(std::move(log)), group_(group) {}
 
     bool unsettled() const noexcept { return base::unsettled() || noticing_ != 0 || parting_; }

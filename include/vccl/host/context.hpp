@@ -34,9 +34,9 @@ template <verbs_backend B>
 class host_context {
 public:
     /// `shape`: this machine's topology, from `backend.discover()`, from text, or written by hand.
-    host_context(B backend, topology shape) : backend_(std::move(backend)), shape_(std::move(shape)) {}
+    VCCL_COLD host_context(B backend, topology shape) : backend_(std::move(backend)), shape_(std::move(shape)) {}
     host_context(const host_context&) = delete;
-    ~host_context() {
+    VCCL_COLD ~host_context() {
         while (regions_) regions_ = std::move(regions_->next);
     }
 

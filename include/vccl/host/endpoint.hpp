@@ -24,8 +24,8 @@ public:
     using port_policy = Port;
     static constexpr unsigned group = Group::count;
 
-    endpoint(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options, Port port,
-             Handler handler, Detect detect, Clock clock)
+    VCCL_COLD endpoint(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options,
+                       Port port, Handler handler, Detect detect, Clock clock)
         : context_(context),
           from_(from),
           options_(options),

@@ -31,11 +31,12 @@ public:
     using failback_type = Failback;
 
     /// Receives at a GPU's nearest port (or the one that the port policy names), or at a given port; with that port's backups.
-    basic_host_receiver(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options = {},
-                        Port port = {}, Handler handler = {}, Failback failback = {}, Detect detect = {}, Clock clock = {})
+    VCCL_COLD basic_host_receiver(host_context<B>& context, starting_point from, channel_id channel,
+                                  const endpoint_options& options = {}, Port port = {}, Handler handler = {},
+                                  Failback failback = {}, Detect detect = {}, Clock clock = {})
         : base(context, from, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)),
           failback_(failback) {}
-    ~basic_host_receiver() {
+    VCCL_COLD ~basic_host_receiver() {
         if (core_ && !core_->over()) core_->fail(status{errc::aborted});
     }
 
@@ -97,9 +98,10 @@ private:
     VCCL_ALWAYS_INLINE sequence push(const memory_view& room) noexcept {
         memory_region& region = *room.region();
         const std::uint64_t addr = room.addr(), bytes = room.bytes();
+        core_->post(addr, bytes, &region);
         region.hold();
         --room_;
-        return core_->post(addr, bytes, &region);
+        return core_->posted();
     }
 
     // --- executor of receiver_core ---
@@ -281,9 +283,9 @@ private:
         const auto run = plan_.on->begin_run(0, wr_kind::grant, plan_.write);
         if (fresh == 0 || run.credit == 0) return false;
         std::uint64_t count = fresh;
-        for (const std::uint64_t most :
-             {this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)), core_->contiguous(first)})
-            if (count > most) count = most;
+        // To where the peer's ring begins anew; its depth divides that of ours.
+        if (const std::uint64_t most = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)); count > most)
+            count = most;
         const std::uint64_t acked = core_->head();
         cts_slot* const slot = &staging_[first & (max_window - 1)];
         incoming* const in = &core_->at(first);

@@ -33,11 +33,12 @@ public:
 
     /// Sends from a GPU's nearest port (or the one that the port policy names), or from a given port on a machine without
     /// GPUs; with that port's backups.
-    basic_host_sender(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options = {},
-                      Port port = {}, Handler handler = {}, Log log = {}, Detect detect = {}, Clock clock = {})
+    VCCL_COLD basic_host_sender(host_context<B>& context, starting_point from, channel_id channel,
+                                const endpoint_options& options = {}, Port port = {}, Handler handler = {}, Log log = {},
+                                Detect detect = {}, Clock clock = {})
         : base(context, from, channel, options, std::move(port), std::move(handler), std::move(detect), std::move(clock)),
           log_(std::move(log)) {}
-    ~basic_host_sender() {
+    VCCL_COLD ~basic_host_sender() {
         if (core_ && !core_->over()) core_->fail(status{errc::aborted});
     }
 

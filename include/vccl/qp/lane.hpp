@@ -66,7 +66,7 @@ public:
 
     lane() = default;
     lane(lane&&) = delete;
-    ~lane() {
+    VCCL_COLD ~lane() {
         for (auto& q : qps_) q.reset();
         buffers_mr_.reset();
         cq_.reset();
