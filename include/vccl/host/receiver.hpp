@@ -220,7 +220,8 @@ private:
             std::uint64_t s = core_->head();
             for (bool plain = true; plain && c != end;) {
                 std::uint64_t count = static_cast<std::uint64_t>(end - c);
-                for (const std::uint64_t most : {core_->next_fresh() - s, core_->contiguous(s)})
+                const std::uint64_t limits[] = {core_->next_fresh() - s, core_->contiguous(s)};
+                for (const std::uint64_t most : limits)
                     if (count > most) count = most;
                 if (count == 0) break;
                 incoming* in = &core_->at(s);

@@ -234,8 +234,9 @@ private:
         const auto run = plan_.on->begin_run(0, wr_kind::data, w);
         const std::uint32_t port = plan_.port;
         const std::uint64_t mark = plan_.mark;
+        const std::uint64_t limits[] = {run.credit, max_window - (first & (max_window - 1)), core_->contiguous(first)};
         std::uint64_t count = fresh;
-        for (const std::uint64_t most : {run.credit, max_window - (first & (max_window - 1)), core_->contiguous(first)})
+        for (const std::uint64_t most : limits)
             if (count > most) count = most;
         outgoing* o = &core_->at(first);
         std::uint64_t acked = cts_ring::word_of<&cts_words::acked>(*slot), shared = cts_shared_mix(binding, acked),

@@ -3,6 +3,8 @@
 /// Small facts that the kernel shows as files: text of an attribute, real path of a device. Set-up only; any thread.
 /// Source: the kernel's Documentation/ABI (sysfs-bus-pci, stable/sysfs-class-infiniband).
 
+#include <vccl/base/config.hpp>
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
