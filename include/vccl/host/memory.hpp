@@ -50,6 +50,12 @@ public:
     std::uint64_t addr() const noexcept { return addr_; }
     std::uint64_t bytes() const noexcept { return bytes_; }
     void* data() const noexcept { return reinterpret_cast<void*>(addr_); }
+    /// A piece of this piece. If it reaches outside, `check()` says so.
+    memory_view part(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+        memory_view v(region_, stamp_, addr_ + offset, bytes);
+        if (offset > bytes_ || bytes > bytes_ - offset) v.region_ = &detail::outside_memory;
+        return v;
+    }
 
     /// Is it of memory that is registered now?
     bool good() const noexcept { return region_->stamp.load(std::memory_order_relaxed) == stamp_; }
