@@ -28,6 +28,11 @@ public:
     bool all_posted() const noexcept { return cursor_ == tail_; }
     bool outstanding() const noexcept { return acked_ != tail_; }
     outgoing& at(std::uint64_t s) noexcept { return log_.at(sequence{s}); }
+    placement& place(std::uint64_t s) noexcept
+        requires places_chunks<Log>
+    {
+        return log_.place(sequence{s});
+    }
 
     sequence push(const outgoing& o) noexcept {
         log_.record(sequence{tail_++}, o);

@@ -19,6 +19,7 @@ class sender_core : public channel_core<Io>, public backlog<Log> {
 public:
     using backlog<Log>::at;
     using backlog<Log>::outstanding;
+    static constexpr bool places = places_chunks<Log>;  ///< chunks are parts of striped ones
 
     VCCL_COLD sender_core(Io& io, const core_options& o, Log log, unsigned group) noexcept
         : base(io, o), backlog<Log>(std::move(log)), group_(group) {}

@@ -50,6 +50,21 @@ public:
         return push(bytes, work_flags::none);
     }
 
+    /// Effects: as send(), for a part of a striped chunk. Requires: connected, not over, fewer than the log's capacity are
+    /// outstanding, and the caller has checked and holds the memory.
+    sequence send_part(const memory_view& bytes, const placement& at) noexcept
+        requires core_type::places
+    {
+        const sequence s = push(bytes, flags_for(bytes));
+        core_->place(s.value) = at;
+        return s;
+    }
+    /// How much the receive of chunk `s` takes; would_block while no grant has come. Requires: connected.
+    result<std::uint32_t> room_for(sequence s) const noexcept {
+        const cts_words c = ring_->read(s.value);
+        return c.sequence == s.value && c.check == check_of(c) ? result(c.length()) : errc::would_block;
+    }
+
     /// Everything below this has been received by the peer.
     sequence acknowledged() const noexcept { return sequence{core_ ? core_->acked() : 0}; }
     /// The next sequence that send() will return.
@@ -91,7 +106,10 @@ private:
         if (status s = bytes.check(); !s && !bytes.nothing()) return s;
         room_ = core_->room();
         if (room_ == 0) return status{errc::would_block, static_cast<std::uint32_t>(Log::capacity)};
-        return push(bytes, bytes.bytes() < small_ && !bytes.region()->device ? work_flags::inlined : work_flags::none);
+        return push(bytes, flags_for(bytes));
+    }
+    work_flags flags_for(const memory_view& bytes) const noexcept {
+        return bytes.bytes() < small_ && !bytes.region()->device ? work_flags::inlined : work_flags::none;
     }
     VCCL_ALWAYS_INLINE sequence push(const memory_view& bytes, work_flags flags) noexcept {
         outgoing o{};
@@ -165,7 +183,7 @@ private:
             return moved;
         std::uint64_t acked = std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire);
         run_end end = run_end::unusual;
-        if constexpr (Group::count == 1) {
+        if constexpr (Group::count == 1 && !core_type::places) {
             do end = post_run(acked, moved);
             while (end == run_end::more);
         }
@@ -322,7 +340,9 @@ private:
     bool post_chunk(std::uint64_t s, const cts_words& c) noexcept {
         outgoing& o = core_->at(s);
         lane<B>& lane = this->lanes_[c.lane()];
-        o.too_long = o.length > c.length();
+        placement place{0, o.length};
+        if constexpr (core_type::places) place = core_->place(s);
+        o.too_long = place.whole > c.length();
         const chunk_cut cut = o.too_long ? chunk_cut{1, 0} : cut_chunk(o.length, Group::count);
         for (unsigned p = 0; p < cut.parts; ++p)
             if (!lane.room(queue_of(s, p))) return false;
@@ -334,7 +354,7 @@ private:
             if (o.arrived >> p & 1) continue;
             const std::uint64_t at = std::uint64_t{p} * cut.part_bytes;
             w.local_addr = o.addr + at;
-            w.remote_addr = c.addr + at;
+            w.remote_addr = c.addr + place.offset + at;
             w.length =
                 o.too_long ? 0 : static_cast<std::uint32_t>(o.length - at < cut.part_bytes ? o.length - at : cut.part_bytes);
             w.immediate = immediate::make(c.epoch(), s, p, cut.parts, o.too_long).raw;

@@ -48,6 +48,7 @@ struct channel_event {
     kind what{};
     lane_id lane{};
     lane_id to{};
+    std::uint8_t stripe{};                  ///< of a striped channel
     vccl::epoch epoch{};
     fault_cause cause{fault_cause::none};
     wc_status wc{wc_status::success};

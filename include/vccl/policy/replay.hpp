@@ -43,6 +43,18 @@ concept replay_log = on_axis<L, axis::replay> && requires(L log, const outgoing&
     { log.retire(s) } noexcept -> std::same_as<void>;      // the receiver has everything up to and including s
 };
 
+/// Where in its receive a chunk goes that is one part of a larger, striped one.
+struct placement {
+    std::uint64_t offset{};  ///< of its first byte in the receive
+    std::uint64_t whole{};   ///< bytes of the striped chunk: what the receive must have room for
+};
+
+/// A log that keeps a placement with each chunk; see stripe/.
+template <class L>
+concept places_chunks = requires(L log, sequence s) {
+    { log.place(s) } noexcept -> std::same_as<placement&>;
+};
+
 /// Fixed capacity, replay from any restart point that is not retired.
 template <std::size_t Capacity = 64>
 class rollback_fifo {
@@ -78,6 +90,16 @@ public:
     static constexpr bool can_replay = false;
 };
 
-static_assert(replay_log<rollback_fifo<>> && replay_log<no_replay<>>);
+/// A log whose chunks have a placement.
+template <replay_log Log>
+class placed : public Log {
+public:
+    placement& place(sequence s) noexcept { return places_[s.value % Log::capacity]; }
+
+private:
+    owned_array<placement> places_{new placement[Log::capacity]};
+};
+
+static_assert(replay_log<rollback_fifo<>> && replay_log<no_replay<>> && places_chunks<placed<rollback_fifo<>>>);
 
 }  // namespace vccl::inline v0
