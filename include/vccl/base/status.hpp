@@ -82,10 +82,10 @@ struct [[nodiscard]] status {
     std::uint32_t epoch{};             ///< the channel's epoch at the time
     std::uint32_t extra{};             ///< a second number for the message
 
-    VCCL_HOST_DEVICE constexpr status() noexcept = default;
+    constexpr status() noexcept = default;
     VCCL_HOST_DEVICE constexpr status(errc c, std::uint32_t d = 0) noexcept : code(c), detail(d) {}
     VCCL_HOST_DEVICE constexpr explicit operator bool() const noexcept { return code == errc::ok; }
-    VCCL_HOST_DEVICE constexpr bool operator==(const status&) const noexcept = default;
+    constexpr bool operator==(const status&) const noexcept = default;
 };
 static_assert(sizeof(status) == 16 && std::is_trivially_copyable_v<status>);
 
