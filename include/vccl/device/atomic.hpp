@@ -1,0 +1,96 @@
+#pragma once
+/// \file
+/// Atomic access to plain words that kernels, host threads and NICs share: `cuda::atomic_ref` in device code, the compiler's
+/// atomics in host code. `scope` says who looks on: kernels only need as much as their sharing asks for, and `system` wherever
+/// a CPU or a NIC takes part. On a CPU every scope is the whole system. Any thread.
+
+#include <vccl/base/config.hpp>
+
+#include <cstdint>
+#if defined(__CUDACC__)
+#include <cuda/atomic>
+#endif
+
+namespace vccl::inline v0::device {
+
+enum class scope : std::uint8_t { block, gpu, system };
+enum class order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
+
+namespace detail {
+
+#if defined(__CUDA_ARCH__)
+template <scope S>
+inline constexpr cuda::thread_scope cuda_scope = S == scope::block ? cuda::thread_scope_block
+                                                 : S == scope::gpu ? cuda::thread_scope_device
+                                                                   : cuda::thread_scope_system;
+template <order O>
+inline constexpr cuda::memory_order native_order = O == order::relaxed   ? cuda::memory_order_relaxed
+                                                   : O == order::acquire ? cuda::memory_order_acquire
+                                                   : O == order::release ? cuda::memory_order_release
+                                                   : O == order::acq_rel ? cuda::memory_order_acq_rel
+                                                                         : cuda::memory_order_seq_cst;
+template <scope S, class T>
+VCCL_DEVICE auto shared(T* p) noexcept {
+    return cuda::atomic_ref<T, cuda_scope<S>>(*p);
+}
+#else
+template <order O>
+inline constexpr int native_order = O == order::relaxed   ? __ATOMIC_RELAXED
+                                    : O == order::acquire ? __ATOMIC_ACQUIRE
+                                    : O == order::release ? __ATOMIC_RELEASE
+                                    : O == order::acq_rel ? __ATOMIC_ACQ_REL
+                                                          : __ATOMIC_SEQ_CST;
+#endif
+
+}  // namespace detail
+
+template <order O, scope S, class T>
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE T load(const T* p) noexcept {
+#if defined(__CUDA_ARCH__)
+    return detail::shared<S>(const_cast<T*>(p)).load(detail::native_order<O>);
+#else
+    return __atomic_load_n(p, detail::native_order<O>);
+#endif
+}
+
+template <order O, scope S, class T>
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void store(T* p, T value) noexcept {
+#if defined(__CUDA_ARCH__)
+    detail::shared<S>(p).store(value, detail::native_order<O>);
+#else
+    __atomic_store_n(p, value, detail::native_order<O>);
+#endif
+}
+
+/// Only on memory of the device that runs it: a GPU's read-modify-writes of host memory are not atomic with the CPU's.
+template <order O, scope S, class T>
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE T fetch_add(T* p, T value) noexcept {
+#if defined(__CUDA_ARCH__)
+    return detail::shared<S>(p).fetch_add(value, detail::native_order<O>);
+#else
+    return __atomic_fetch_add(p, value, detail::native_order<O>);
+#endif
+}
+
+/// As fetch_add. False: `expected` has become what was found.
+template <order O, scope S, class T>
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE bool compare_exchange(T* p, T& expected, T desired) noexcept {
+    constexpr order failure = O == order::release ? order::relaxed : O == order::acq_rel ? order::acquire : O;
+#if defined(__CUDA_ARCH__)
+    return detail::shared<S>(p).compare_exchange_strong(expected, desired, detail::native_order<O>,
+                                                        detail::native_order<failure>);
+#else
+    return __atomic_compare_exchange_n(p, &expected, desired, false, detail::native_order<O>, detail::native_order<failure>);
+#endif
+}
+
+template <order O, scope S>
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void fence() noexcept {
+#if defined(__CUDA_ARCH__)
+    cuda::atomic_thread_fence(detail::native_order<O>, detail::cuda_scope<S>);
+#else
+    __atomic_thread_fence(detail::native_order<O>);
+#endif
+}
+
+}  // namespace vccl::inline v0::device
