@@ -1,9 +1,13 @@
 #include <vccl/base/status.hpp>
+#include <vccl/base/status_text.hpp>
 
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 using vccl::errc;
 using vccl::result;
@@ -38,6 +42,84 @@ TEST_CASE("statuses are equal only when every field is") {
     b = a;
     b.epoch = 2;
     CHECK(a != b);
+}
+
+TEST_CASE("a status in words says what was expected and what was found") {
+    using vccl::describe;
+    using vccl::subject;
+    const auto ends_with = [](const status& s, std::string_view end) {
+        const std::string line = describe(s);
+        INFO(line);
+        CHECK(line.ends_with(end));
+        CHECK(line.starts_with(vccl::text(s.code)));
+    };
+    ends_with({errc::policy_mismatch, subject::qps, 1, 4}, "(QPs a lane: 1 here, 4 at the peer)");
+    ends_with({errc::policy_mismatch, subject::lanes, 2, 1}, "(lanes: 2 here, 1 at the peer)");
+    ends_with({errc::policy_mismatch, subject::link, 0, 1}, "(link layer: InfiniBand here, Ethernet at the peer)");
+    ends_with({errc::rail_mismatch, subject::rail, 3, 9}, "(rail: 3 here, 9 at the peer)");
+    ends_with({errc::wrong_peer, subject::role, 1, 1}, "(role: sender here, sender at the peer)");
+    ends_with({errc::wrong_peer, subject::role, 2, 77}, "(role: receiver here, 77 at the peer)");
+    ends_with({errc::wrong_peer, subject::session_low, 5, 0}, "(session: 5 here, 0 at the peer)");
+    ends_with({errc::wrong_peer, subject::session_high, 0, 1}, "(high half of the session: 0 here, 1 at the peer)");
+    ends_with({errc::wrong_peer, subject::channel, 7, 6}, "(channel: 7 here, 6 at the peer)");
+    ends_with({errc::version_mismatch, subject::wire_version, 1, 2}, "(wire version: 1 here, 2 at the peer)");
+    ends_with({errc::too_large, subject::bytes, 5000, 5001}, "(bytes: 5001 asked for, 5000 at most)");
+    ends_with({errc::too_large, subject::bytes, 5000, ~0u}, "(bytes: 4294967295 or more asked for, 5000 at most)");
+    ends_with({errc::busy, subject::in_flight, 3}, "(chunks in flight: 3)");
+    ends_with({errc::would_block, subject::room, 64}, "(it holds 64)");
+    ends_with({errc::permission, subject::memlock, 12, 64}, "(the limit is 64 KiB)");
+    ends_with({errc::permission, subject::system_error, 13}, ": Permission denied");
+    ends_with({errc::aborted, subject::peer_code, static_cast<std::uint32_t>(errc::remote_access)},
+              "; the peer's reason: " + std::string(vccl::text(errc::remote_access)));
+    ends_with({errc::aborted, subject::peer_code, 250}, "; the peer's reason: unknown error");
+    ends_with({errc::timeout}, std::string(vccl::text(errc::timeout)));
+}
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& file) {
+    std::ifstream in(std::string(VCCL_SOURCE_DIR) + "/" + file);
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    REQUIRE_MESSAGE(!lines.empty(), file);
+    return lines;
+}
+
+/// The names of `errc` in the order of their numbers, from the header itself.
+std::vector<std::string> errc_names() {
+    std::vector<std::string> names;
+    bool inside = false;
+    for (const std::string& line : lines_of("include/vccl/base/status.hpp")) {
+        if (inside && line == "};") break;
+        if (inside && line.find("//") != 4)
+            names.push_back(line.substr(4, line.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", 4) - 4));
+        if (line.starts_with("enum class errc ")) inside = true;
+    }
+    return names;
+}
+
+}  // namespace
+
+TEST_CASE("docs/errors.md has every code in order, with the words that text() has for it") {
+    const std::vector<std::string> names = errc_names();
+    REQUIRE(names.size() == static_cast<std::size_t>(errc::io_error) + 1);
+    std::size_t next = 0;
+    for (const std::string& line : lines_of("docs/errors.md")) {
+        if (next == names.size()) break;
+        if (!line.starts_with("| `")) continue;
+        CHECK(line.starts_with("| `" + names[next] + "` | " + std::string(vccl::text(static_cast<errc>(next))) + " | "));
+        ++next;
+    }
+    CHECK(next == names.size());
+}
+
+TEST_CASE("a status in words names the lane and the completion behind it") {
+    status s{errc::remote_access, 17};
+    s.lane = 1;
+    s.wc = wc_status::rem_access_err;
+    s.extra = 0x88;
+    CHECK(vccl::describe(s).ends_with(" (lane 1) [REM_ACCESS_ERR, vendor error 136]"));
+    CHECK(vccl::describe(s, "mlx5_0:1").ends_with(" (mlx5_0:1) [REM_ACCESS_ERR, vendor error 136]"));
 }
 
 TEST_CASE("completion statuses have libibverbs' numbers") {

@@ -89,37 +89,35 @@ TEST_CASE("A blob of another version is refused by its version, whatever follows
     std::fill(other.begin() + 8, other.end(), std::byte{0x5a});
     const status s = b.w.rx->begin_connect(other);
     CHECK(s.code == errc::version_mismatch);
-    CHECK(s.detail == version);
+    CHECK(s == status{errc::version_mismatch, subject::wire_version, wire_version, version});
     b.still_fine();
 }
 
 TEST_CASE("A blob of another role, session or channel is another peer's") {
     blobs b;
-    CHECK(b.w.tx->begin_connect(b.tx) == status{errc::wrong_peer, 1});
-    CHECK(b.w.rx->begin_connect(b.rx) == status{errc::wrong_peer, 1});
-    CHECK(changed(b, [](auto& c) { c.role = static_cast<endpoint_role>(0); }) == status{errc::wrong_peer, 1});
-    CHECK(changed(b, [](auto& c) { c.role = static_cast<endpoint_role>(77); }) == status{errc::wrong_peer, 1});
-    CHECK(changed(b, [](auto& c) { c.session ^= 1; }) == status{errc::wrong_peer, 2});
-    CHECK(changed(b, [](auto& c) { c.channel ^= 1; }) == status{errc::wrong_peer, 3});
+    CHECK(b.w.tx->begin_connect(b.tx) == status{errc::wrong_peer, subject::role, 1, 1});
+    CHECK(b.w.rx->begin_connect(b.rx) == status{errc::wrong_peer, subject::role, 2, 2});
+    CHECK(changed(b, [](auto& c) { c.role = static_cast<endpoint_role>(0); }) == status{errc::wrong_peer, subject::role, 2, 0});
+    CHECK(changed(b, [](auto& c) { c.role = static_cast<endpoint_role>(77); }) == status{errc::wrong_peer, subject::role, 2, 77});
+    CHECK(changed(b, [](auto& c) { c.session ^= 1; }) == status{errc::wrong_peer, subject::session_low, 0, 1});
+    CHECK(changed(b, [](auto& c) { c.session = std::uint64_t{9} << 32; }) ==
+          status{errc::wrong_peer, subject::session_high, 0, 9});
+    CHECK(changed(b, [](auto& c) { c.channel ^= 1; }) == status{errc::wrong_peer, subject::channel, 7, 6});
     b.still_fine();
 }
 
 TEST_CASE("Ends with different numbers of QPs or lanes, or other rails, do not fit") {
     blobs b;
     status s = changed(b, [](auto& c) { c.group = 4; });
-    CHECK(s.code == errc::policy_mismatch);
-    CHECK(s.detail == 1);
-    CHECK(s.extra == 4);
+    CHECK(s == status{errc::policy_mismatch, subject::qps, 1, 4});
     s = changed(b, [](auto& c) { c.lanes = 1; });
-    CHECK(s.code == errc::policy_mismatch);
-    CHECK(s.detail == 2);
-    CHECK(s.extra == 1);
+    CHECK(s == status{errc::policy_mismatch, subject::lanes, 2, 1});
     s = changed(b, [](auto& c) { c.lane[1].rail = 3; });
     CHECK(s.code == errc::rail_mismatch);
     CHECK(s.lane == 1);
     CHECK(s.detail == 1);
     CHECK(s.extra == 3);
-    CHECK(changed(b, [](auto& c) { c.lane[0].link ^= 1; }).code == errc::policy_mismatch);
+    CHECK(changed(b, [](auto& c) { c.lane[0].link ^= 1; }).about == subject::link);
     CHECK(changed(b, [](auto& c) { c.lanes = 0; }).code == errc::bad_blob);
     b.still_fine();
 }
@@ -147,7 +145,7 @@ TEST_CASE("Real ends that do not fit each other refuse each other") {
     o = {};
     o.tx.session = o.rx.session = 5;
     blobs job(o);
-    CHECK(job.w.rx->begin_connect(b.tx) == status{errc::wrong_peer, 2});
+    CHECK(job.w.rx->begin_connect(b.tx) == status{errc::wrong_peer, subject::session_low, 5, 0});
     b.still_fine();
 }
 
@@ -300,8 +298,8 @@ TEST_CASE("Chunks above the configured maximum, up to beyond 4 GiB, are too larg
     o.tx.max_chunk = o.rx.max_chunk = 5000;
     ordinary w(o);
     start(w);
-    CHECK(w.tx->send(w.out_memory.view(0, 5001)).error() == status{errc::too_large, 5000});
-    CHECK(w.rx->recv(w.in_memory.view(0, 5001)).error() == status{errc::too_large, 5000});
+    CHECK(w.tx->send(w.out_memory.view(0, 5001)).error() == status{errc::too_large, subject::bytes, 5000, 5001});
+    CHECK(w.rx->recv(w.in_memory.view(0, 5001)).error() == status{errc::too_large, subject::bytes, 5000, 5001});
     CHECK(w.tx->send(w.out_memory.view(0, 5000)));
     CHECK(w.rx->recv(w.in_memory.view(0, 5000)));
     REQUIRE(w.until([&] { return w.tx->acknowledged().value == 1; }));
@@ -375,9 +373,11 @@ TEST_CASE("More outstanding than the FIFO or the window holds would block, and n
     start(w);
     w.o.rx.window = 64;
     for (std::uint64_t i = 0; i < 8; ++i) REQUIRE(w.tx->send(w.out_memory.view(i * 64, 64)).value_or(sequence{99}).value == i);
-    for (int i = 0; i < 5; ++i) CHECK(w.tx->send(w.out_memory.view(0, 64)).error() == status{errc::would_block, 8});
+    for (int i = 0; i < 5; ++i)
+        CHECK(w.tx->send(w.out_memory.view(0, 64)).error() == status{errc::would_block, subject::room, 8});
     for (std::uint64_t i = 0; i < 64; ++i) REQUIRE(w.rx->recv(w.in_memory.view(i * 64, 64)).value_or(sequence{99}).value == i);
-    for (int i = 0; i < 5; ++i) CHECK(w.rx->recv(w.in_memory.view(0, 64)).error() == status{errc::would_block, 64});
+    for (int i = 0; i < 5; ++i)
+        CHECK(w.rx->recv(w.in_memory.view(0, 64)).error() == status{errc::would_block, subject::room, 64});
     REQUIRE(w.until([&] { return w.tx->acknowledged().value == 8; }));
     for (std::uint64_t i = 8; i < 64; ++i) {
         while (!w.tx->send(w.out_memory.view(i * 64, 64))) w.pass();
@@ -389,6 +389,22 @@ TEST_CASE("More outstanding than the FIFO or the window holds would block, and n
     CHECK(w.out_memory.release());
 }
 
+TEST_CASE("Memory registered with another context is not registered here, and naming it harms nothing") {
+    ordinary w;
+    start(w);
+    std::vector<std::byte> more(4096);
+    auto in_a = w.a.register_memory(more.data(), more.size());
+    REQUIRE(in_a);
+    for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{64}, std::uint64_t{w.o.chunk}}) {
+        CHECK(w.tx->send(w.in_memory.view(0, bytes)).error().code == errc::not_registered);
+        CHECK(w.rx->recv(w.out_memory.view(0, bytes)).error().code == errc::not_registered);
+    }
+    CHECK(w.rx->recv(in_a->view()).error().code == errc::not_registered);
+    CHECK(w.in_memory.view().check());
+    REQUIRE(w.transfer(40));
+    exact(w, 40);
+}
+
 TEST_CASE("Memory with work in flight is busy; let go of all the same, it serves until the work has ended") {
     for (bool fault : {false, true}) {
         CAPTURE(fault);
@@ -398,11 +414,10 @@ TEST_CASE("Memory with work in flight is busy; let go of all the same, it serves
         for (int i = 0; i < 8; ++i) w.pass();
         if (fault) REQUIRE(w.command("down A.nic0.p0"));
         status s = w.out_memory.release();
-        CHECK(s.code == errc::busy);
-        CHECK(s.detail == w.tx->next().value - w.tx->acknowledged().value);
+        const auto flying = [](sequence from, sequence to) { return static_cast<std::uint32_t>(to.value - from.value); };
+        CHECK(s == status{errc::busy, subject::in_flight, flying(w.tx->acknowledged(), w.tx->next())});
         s = w.in_memory.release();
-        CHECK(s.code == errc::busy);
-        CHECK(s.detail == w.rx->next().value - w.rx->received().value);
+        CHECK(s == status{errc::busy, subject::in_flight, flying(w.rx->received(), w.rx->next())});
         w.out_memory = {};
         w.in_memory = {};
         while (w.tx->acknowledged().value < 16 && w.fabric.now() < 5_s) w.pass();

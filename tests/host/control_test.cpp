@@ -336,3 +336,89 @@ TEST_CASE("A peer that gives up ends the other side in time, with its reason") {
     CHECK(w.in_memory.release());
     CHECK(w.out_memory.release());
 }
+
+TEST_CASE("An abort that nobody heard is repeated until the peer has acknowledged it") {
+    for (bool by_sender : {true, false}) {
+        CAPTURE(by_sender);
+        ordinary w;
+        start(w);
+        REQUIRE_FALSE(w.transfer(
+            80, [] {}, 200_us));
+        REQUIRE(w.command("down all"));
+        w.oob->cut = true;
+        const auto deaf_end_ended = [&] { return by_sender ? !w.rx->health() : !w.tx->health(); };
+        if (by_sender)
+            w.tx->abort();
+        else
+            w.rx->abort();
+        w.rest(1_s);
+        CHECK_FALSE(deaf_end_ended());
+        w.oob->cut = false;
+        REQUIRE(w.until(deaf_end_ended, 200_ms));
+        CHECK((by_sender ? w.rx->health() : w.tx->health()).code == errc::aborted);
+        w.rest(200_ms);
+        CHECK(w.oob->to_listener.empty());
+        CHECK(w.oob->to_caller.empty());
+    }
+}
+
+TEST_CASE("An abort goes over the lanes, too, when the out-of-band channel is cut") {
+    ordinary w;
+    start(w);
+    REQUIRE(w.transfer(20));
+    w.oob->cut = true;
+    w.rest(10_ms);
+    w.tx->abort();
+    REQUIRE(w.until([&] { return !w.rx->health(); }, 100_ms));
+    CHECK(w.rx->health().code == errc::aborted);
+}
+
+TEST_CASE("An abort that nobody can hear is repeated for the peer's grace and no longer") {
+    ordinary w;
+    start(w);
+    REQUIRE(w.command("down all"));
+    w.rest(10_ms);
+    w.oob->lost_percent = 0;
+    w.tx->abort();
+    std::size_t said = 0;
+    for (const nanoseconds end = w.fabric.now() + 6_s; w.fabric.now() < end; w.fabric.advance(1_ms)) {
+        w.tx->progress();  // the receiver stands still
+        said = w.oob->to_listener.size();
+    }
+    CHECK(said > 10);
+    CHECK(said < 200);
+    for (int i = 0; i < 1000; ++i) {
+        w.tx->progress();
+        w.fabric.advance(1_ms);
+    }
+    CHECK(w.oob->to_listener.size() == said);
+}
+
+TEST_CASE("The sender's process is gone: the receiver learns it within a second, although it cannot call back") {
+    ordinary w;
+    start(w);
+    REQUIRE(w.transfer(20));
+    w.users(36, [&](std::uint64_t) { return w.o.chunk; });
+    REQUIRE(w.command("down A"));
+    w.oob->caller_gone = true;
+    const nanoseconds gone = w.fabric.now();
+    while (w.rx->health() && w.fabric.now() - gone < 7_s) {
+        w.rx->progress();
+        w.fabric.advance(50_us);
+    }
+    CHECK(w.rx->health().code == errc::peer_lost);
+    CHECK(w.fabric.now() - gone < 1_s);
+    CHECK(w.rx->handler().chunks.size() == w.rx->received().value);
+}
+
+TEST_CASE("A connection that the sender's kernel closed is no death while the idle lanes answer") {
+    ordinary w;
+    start(w);
+    REQUIRE(w.transfer(20));
+    w.oob->caller_gone = true;
+    w.rest(10_s);
+    CHECK(w.rx->health());
+    w.oob->caller_gone = false;
+    REQUIRE(w.transfer(40));
+    exact(w, 40);
+}

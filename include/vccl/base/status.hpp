@@ -19,7 +19,7 @@ enum class errc : std::uint8_t {
     invalid_argument,    ///< an argument is out of its range
     not_registered,      ///< the buffer is not (or no longer) registered memory
     out_of_range,        ///< the span leaves its registered memory
-    too_large,           ///< a chunk above the configured maximum
+    too_large,           ///< more than the configured maximum
     would_block,         ///< the FIFO or queue is full: progress, then try again
     busy,                ///< work in flight still uses the object
     not_connected,       ///< connect() has not succeeded yet
@@ -40,8 +40,8 @@ enum class errc : std::uint8_t {
     unsupported,         ///< this backend or device cannot do that
     system,              ///< another errno, in `detail`
     // The fabric.
-    lane_failed,         ///< one lane died; the channel goes on
-    port_down,           ///< the port is not ACTIVE
+    lane_failed,         ///< lanes met the same local error again and again until the deadline
+    port_down,           ///< no port is ACTIVE
     no_lane_left,        ///< every lane is dead and stayed so until the deadline
     remote_access,       ///< the peer's NIC refused the address or key
     local_protection,    ///< our NIC refused our own address or key
@@ -70,6 +70,27 @@ enum class wc_status : std::uint8_t {
 };
 // clang-format on
 
+/// What a status' two numbers are, where they are more than its code says. `describe` prints them.
+enum class subject : std::uint8_t {
+    none,
+    system_error,    ///< `detail`: errno
+    peer_code,       ///< `detail`: the errc that the peer ended with
+    in_flight,       ///< `detail`: chunks that still use the object
+    room,            ///< `detail`: how many the queue holds
+    memlock,         ///< `extra`: the limit that stood in the way, in KiB
+    bytes,           ///< `detail`: the most allowed; `extra`: what was asked for, 2^32 - 1 for that or more
+    // `detail`: this end's; `extra`: the peer's.
+    wire_version,
+    role,            ///< `endpoint_role`
+    session_low,     ///< low 32 bits of the session
+    session_high,    ///< high 32 bits, where the low ones are alike
+    channel,
+    qps,             ///< of a lane
+    lanes,
+    link,            ///< `link_layer` of a lane's port
+    rail,            ///< of a lane's port
+};
+
 /// What happened, where. Converts to true when nothing went wrong.
 struct [[nodiscard]] status {
     static constexpr std::uint8_t no_lane = 0xff;
@@ -77,13 +98,15 @@ struct [[nodiscard]] status {
     errc code{errc::ok};
     wc_status wc{wc_status::success};  ///< the completion behind it, if one was
     std::uint8_t lane{no_lane};        ///< index in the channel's lane list, or `no_lane`
-    std::uint8_t vendor{};             ///< low byte of the vendor error
-    std::uint32_t detail{};            ///< errno, queue pair number or argument: the message says which
+    subject about{};                   ///< what `detail` and `extra` are
+    std::uint32_t detail{};            ///< a number: see `about`; without, docs/errors.md says for each code
     std::uint32_t epoch{};             ///< the channel's epoch at the time
-    std::uint32_t extra{};             ///< a second number for the message
+    std::uint32_t extra{};             ///< a second number; behind a completion (`wc`) its vendor error
 
     constexpr status() noexcept = default;
     VCCL_HOST_DEVICE constexpr status(errc c, std::uint32_t d = 0) noexcept : code(c), detail(d) {}
+    VCCL_HOST_DEVICE constexpr status(errc c, subject a, std::uint32_t d, std::uint32_t e = 0) noexcept
+        : code(c), about(a), detail(d), extra(e) {}
     VCCL_HOST_DEVICE constexpr explicit operator bool() const noexcept { return code == errc::ok; }
     constexpr bool operator==(const status&) const noexcept = default;
 };

@@ -14,11 +14,11 @@ namespace vccl::inline v0 {
 constexpr std::string_view text(errc c) noexcept {
     switch (c) {
         case errc::ok: return "no error";
-        case errc::invalid_argument: return "an argument is out of its range; see the function's description";
+        case errc::invalid_argument: return "an argument or option is out of its range; see the function's description";
         case errc::not_registered:
             return "the buffer is not registered memory; register it, and keep the handle while it is used";
         case errc::out_of_range: return "the span leaves its registered memory; register more or ask for less";
-        case errc::too_large: return "the chunk is above the configured maximum; send it in pieces or raise the maximum";
+        case errc::too_large: return "more than the configured maximum; do it in pieces or raise the maximum";
         case errc::would_block: return "the queue is full; make progress, then try again";
         case errc::busy: return "work in flight still uses it; wait for the work, then try again";
         case errc::not_connected: return "the endpoint is not connected yet; call connect first";
@@ -33,29 +33,36 @@ constexpr std::string_view text(errc c) noexcept {
         case errc::message_too_long:
             return "the send was larger than the receive that it met; post receives as large as the largest send";
         case errc::no_device: return "no such NIC, or none at all; list them with `ibv_devices`";
-        case errc::no_port: return "no such port; check its name against the topology";
+        case errc::no_port: return "no such port; check its name, and what the port policy chose, against the topology";
         case errc::permission: return "the kernel refused: rights or the memlock limit; see `ulimit -l`";
-        case errc::no_memory: return "out of memory, or of the NIC's or kernel's objects";
-        case errc::unsupported: return "this backend or device cannot do that";
-        case errc::system: return "a system call failed";
-        case errc::lane_failed: return "a lane died; the channel goes on over another";
-        case errc::port_down: return "the port is not ACTIVE; check its cable and `ip link`";
+        case errc::no_memory:
+            return "out of memory, or of the NIC's or kernel's objects; ask for less, or close what is not needed";
+        case errc::unsupported: return "this backend or device cannot do that; see its capabilities";
+        case errc::system: return "a system call failed; see the reason";
+        case errc::lane_failed:
+            return "lanes failed again and again with a local error and nothing was received; look at the completion status: "
+                   "most "
+                   "likely this end's own request is at fault";
+        case errc::port_down: return "no port is ACTIVE, or it has no address; check cables and `ip link`";
         case errc::no_lane_left: return "every lane is dead and none came back in time; check the ports and the give-up time";
         case errc::remote_access: return "the peer's NIC refused the address or key; the peer may have deregistered its memory";
         case errc::local_protection:
             return "this end's NIC refused an address or key of its own; is the memory still registered?";
-        case errc::fence_failed: return "an old QP could be neither moved to ERR nor destroyed, so nothing may be replayed";
-        case errc::peer_lost: return "the peer's process is gone, or cannot be reached by any way";
-        case errc::aborted: return "this end or the peer gave the channel up";
+        case errc::fence_failed:
+            return "an old QP could be neither moved to ERR nor destroyed, so nothing may be replayed; see the kernel's log";
+        case errc::peer_lost:
+            return "the peer's process is gone, or cannot be reached by any way; look at the peer and at the out-of-band address";
+        case errc::aborted:
+            return "this end or the peer gave the channel up; received() and acknowledged() say what was delivered";
         case errc::closed: return "the peer closed the channel in order";
-        case errc::timeout: return "the deadline passed";
-        case errc::cq_overrun: return "a completion queue was too small";
+        case errc::timeout: return "the deadline passed; the work goes on: wait again, or abort";
+        case errc::cq_overrun: return "a completion queue was too small; with the library's own sizes, report a bug";
         case errc::no_replay_log:
             return "a lane died and the channel was built with no_replay; use rollback_fifo to survive that";
-        case errc::parse_error: return "the text could not be read";
-        case errc::not_found: return "the named thing does not exist";
-        case errc::already_exists: return "it exists already";
-        case errc::io_error: return "reading or writing failed";
+        case errc::parse_error: return "the text could not be read; correct it where the number says";
+        case errc::not_found: return "the named thing does not exist; check the name";
+        case errc::already_exists: return "it exists already; choose another name, or attach to it";
+        case errc::io_error: return "reading or writing failed; see the reason";
     }
     return "unknown error";
 }
@@ -71,15 +78,55 @@ constexpr std::string_view text(wc_status s) noexcept {
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown completion status";
 }
 
-/// Returns: the whole status in a line: the code's words, then lane, completion status and errno where there are any.
-/// `lane_name`: how to call the lane, if the caller knows.
+namespace detail {
+
+inline std::string number_text(subject about, std::uint32_t n) {
+    if (about == subject::role && (n == 1 || n == 2)) return n == 1 ? "sender" : "receiver";
+    if (about == subject::link && n < 2) return n == 0 ? "InfiniBand" : "Ethernet";
+    return std::to_string(n);
+}
+
+/// What the numbers say, with a separator in front; nothing if they say nothing.
+inline std::string numbers_text(const status& s) {
+    const auto both = [&s](std::string_view what) {
+        return " (" + std::string(what) + ": " + number_text(s.about, s.detail) + " here, " + number_text(s.about, s.extra) +
+               " at the peer)";
+    };
+    const std::string first = std::to_string(s.detail), second = std::to_string(s.extra);
+    switch (s.about) {
+        case subject::none: return s.code == errc::system && s.detail != 0 ? ": error " + first : "";
+        case subject::system_error: return s.detail == 0 ? "" : ": " + std::string(std::strerror(static_cast<int>(s.detail)));
+        case subject::peer_code:
+            return s.detail == 0 ? "" : "; the peer's reason: " + std::string(text(errc{static_cast<std::uint8_t>(s.detail)}));
+        case subject::in_flight: return " (chunks in flight: " + first + ")";
+        case subject::room: return " (it holds " + first + ")";
+        case subject::memlock: return " (the limit is " + second + " KiB)";
+        case subject::bytes:
+            return " (bytes: " + second + (s.extra == ~0u ? " or more" : "") + " asked for, " + first + " at most)";
+        case subject::wire_version: return both("wire version");
+        case subject::role: return both("role");
+        case subject::session_low: return both("session");
+        case subject::session_high: return both("high half of the session");
+        case subject::channel: return both("channel");
+        case subject::qps: return both("QPs a lane");
+        case subject::lanes: return both("lanes");
+        case subject::link: return both("link layer");
+        case subject::rail: return both("rail");
+    }
+    return "";
+}
+
+}  // namespace detail
+
+/// Returns: the whole status in a line: the code's words, then lane and completion status where there are any, and what was
+/// expected and found. `lane_name`: how to call the lane, if the caller knows.
 inline std::string describe(const status& s, std::string_view lane_name = {}) {
     std::string out(text(s.code));
     if (s.lane != status::no_lane)
         out += lane_name.empty() ? " (lane " + std::to_string(s.lane) + ")" : " (" + std::string(lane_name) + ")";
-    if (s.wc != wc_status::success) out += " [" + std::string(text(s.wc)) + "]";
-    if (s.code == errc::system && s.detail != 0) out += ": " + std::string(std::strerror(static_cast<int>(s.detail)));
-    return out;
+    if (s.wc != wc_status::success)
+        out += " [" + std::string(text(s.wc)) + (s.extra == 0 ? "" : ", vendor error " + std::to_string(s.extra)) + "]";
+    return out + detail::numbers_text(s);
 }
 
 }  // namespace vccl::inline v0

@@ -48,9 +48,9 @@ public:
     /// Does anything need attention at every pass rather than at every tick?
     bool unsettled() const noexcept { return state_ != channel_state::running; }
 
-    /// The out-of-band channel broke (`refused`: nobody listens any more) or is back.
-    VCCL_COLD void oob_changed(bool up, bool refused, nanoseconds now) noexcept {
-        refused_ = refused && !up;
+    /// The out-of-band channel is back, or broke in a way that makes a peer lost that is silent for `grace` from now on.
+    VCCL_COLD void oob_changed(bool up, nanoseconds grace, nanoseconds now) noexcept {
+        oob_grace_ = grace;
         if (up == oob_up_) return;
         oob_up_ = up;
         oob_lost_at_ = now;
@@ -61,17 +61,17 @@ public:
     /// Anything that shows the peer alive, by whatever way.
     void peer_alive(nanoseconds now) noexcept { alive_at_ = now; }
 
+    /// Has the peer been told that this end failed, as far as it has to be and can be? Until then tick() repeats it.
+    bool told() const noexcept { return !telling_; }
+
     /// Effects: the channel ends in failure; the peer is told, nothing more completes (G7).
     VCCL_COLD void fail(status why, bool tell_peer = true) noexcept {
         if (over()) return;
         why.epoch = epoch_;
         why_ = why;
         state_ = channel_state::failed;
-        if (tell_peer) {
-            control_message m = message(control_kind::abort, 0);
-            m.cause = static_cast<std::uint8_t>(why.code);
-            io_.tell(m);
-        }
+        telling_ = tell_peer;
+        if (telling_) io_.tell(abort_message());
         channel_event e{};
         e.what = channel_event::kind::failed;
         e.why = why_;
@@ -124,6 +124,31 @@ protected:
         return true;
     }
 
+    /// After the end: the peer may still need an answer.
+    VCCL_COLD void answer_when_over(const control_message& m) noexcept {
+        if (m.kind == control_kind::goodbye) io_.tell(message(control_kind::goodbye_ack, 0));
+        if (m.kind == control_kind::abort) io_.tell(message(control_kind::abort_ack, 0));
+        if (m.kind == control_kind::abort_ack) telling_ = false;
+    }
+    /// After the end: repeats the abort until it is acknowledged, for as long as a peer may be silent.
+    VCCL_COLD void tick_when_over(nanoseconds now) noexcept {
+        if (!telling_) return;
+        if (tell_until_.count == 0) {
+            tell_until_ = now + options_.peer_grace;
+            next_tell_ = now + first_retry;
+        }
+        if (now >= tell_until_) telling_ = false;
+        if (!telling_ || now < next_tell_) return;
+        io_.tell(abort_message());
+        tell_retry_ = tell_retry_ * 2 < longest_retry ? tell_retry_ * 2 : longest_retry;
+        next_tell_ = now + tell_retry_;
+    }
+    VCCL_COLD control_message abort_message() const noexcept {
+        control_message m = message(control_kind::abort, 0);
+        m.cause = static_cast<std::uint8_t>(why_.code);
+        return m;
+    }
+
     VCCL_COLD void close(nanoseconds) noexcept {
         if (over()) return;
         state_ = channel_state::closed;
@@ -148,8 +173,9 @@ protected:
 
     /// The peer gave up. That no lane was left is as true here as there; other reasons are the peer's own.
     VCCL_COLD void peer_gave_up(const control_message& m) noexcept {
+        io_.tell(message(control_kind::abort_ack, 0));
         const auto cause = static_cast<errc>(m.cause);
-        fail(cause == errc::no_lane_left ? lane_status(cause) : status{errc::aborted, m.cause}, false);
+        fail(cause == errc::no_lane_left ? lane_status(cause) : status{errc::aborted, subject::peer_code, m.cause}, false);
     }
 
     VCCL_COLD status lane_status(errc c) const noexcept {
@@ -187,8 +213,7 @@ protected:
 
     /// Peer-lost and give-up rules. Returns false if the channel ended.
     VCCL_COLD bool still_worth_it(nanoseconds now, bool waiting_for_peer) noexcept {
-        if (!oob_up_ && now - oob_lost_at_ >= (refused_ ? options_.times.probe_timeout * 2 : options_.peer_grace) &&
-            now - alive_at_ >= (refused_ ? options_.times.probe_timeout * 2 : options_.peer_grace)) {
+        if (!oob_up_ && now - oob_lost_at_ >= oob_grace_ && now - alive_at_ >= oob_grace_) {
             fail(lane_status(errc::peer_lost), false);
             return false;
         }
@@ -209,11 +234,12 @@ protected:
     channel_state state_{channel_state::connecting};
     status why_{};
     std::uint32_t epoch_{1};
-    bool oob_up_{true}, refused_{};
+    bool oob_up_{true}, telling_{};
     fault_cause last_cause_{fault_cause::none};
     wc_status last_wc_{wc_status::success};
     std::uint8_t last_lane_{};
-    nanoseconds oob_lost_at_{}, alive_at_{}, suspended_at_{}, fault_at_{};
+    nanoseconds oob_grace_{}, oob_lost_at_{}, alive_at_{}, suspended_at_{}, fault_at_{};
+    nanoseconds next_tell_{}, tell_until_{}, tell_retry_{first_retry};
 };
 
 }  // namespace vccl::inline v0

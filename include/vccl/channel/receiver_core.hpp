@@ -130,10 +130,7 @@ public:
     }
 
     VCCL_COLD void on_message(const control_message& m, nanoseconds now) noexcept {
-        if (this->over()) {
-            if (m.kind == control_kind::goodbye) this->io_.tell(this->message(control_kind::goodbye_ack, 0));
-            return;
-        }
+        if (this->over()) return this->answer_when_over(m);
         if (m.lane >= this->book_.count()) {
             this->fail(status{errc::protocol_violation, static_cast<std::uint32_t>(m.kind)});
             return;
@@ -188,7 +185,7 @@ public:
     }
 
     VCCL_COLD void tick(nanoseconds now) noexcept {
-        if (this->over()) return;
+        if (this->over()) return this->tick_when_over(now);
         if (now - last_tick_ > this->book_.times().progress_timeout / 2) {
             this->forgive(now);
             grants_.forgive(now);

@@ -70,28 +70,30 @@ VCCL_COLD inline std::vector<std::byte> encode_blob(connection_blob b) {
     return out;
 }
 
+VCCL_COLD inline status other_session(std::uint64_t own, std::uint64_t peer) noexcept {
+    const auto low = [](std::uint64_t n) { return static_cast<std::uint32_t>(n); };
+    if (low(own) != low(peer)) return {errc::wrong_peer, subject::session_low, low(own), low(peer)};
+    return {errc::wrong_peer, subject::session_high, low(own >> 32), low(peer >> 32)};
+}
+
 /// Returns: the peer's blob, if it is whole, of this version, and fits `own`. The refusals, in this order: bad_blob,
-/// version_mismatch (detail: the peer's), bad_blob, wrong_peer (detail 1: role, 2: session, 3: channel), policy_mismatch
-/// (detail: our number, extra: the peer's), rail_mismatch.
+/// version_mismatch, bad_blob, wrong_peer (role, session or channel), policy_mismatch (QPs, lanes or link layer),
+/// rail_mismatch; in `detail` what this end has, in `extra` what the peer has.
 VCCL_COLD inline result<connection_blob> decode_blob(std::span<const std::byte> raw, const connection_blob& own) noexcept {
     connection_blob b{};
     if (raw.size() < offsetof(connection_blob, lane) || raw.size() > sizeof b)
         return status{errc::bad_blob, static_cast<std::uint32_t>(raw.size())};
     std::memcpy(static_cast<void*>(&b), raw.data(), raw.size());
     if (b.magic != connection_blob::magic_value) return errc::bad_blob;
-    if (b.version != wire_version) return status{errc::version_mismatch, b.version};
+    if (b.version != wire_version) return status{errc::version_mismatch, subject::wire_version, wire_version, b.version};
     if (b.lanes == 0 || b.lanes > max_lanes || b.bytes != raw.size() || b.bytes != blob_size(b.lanes) ||
         b.checksum != blob_checksum(b, b.bytes))
         return errc::bad_blob;
     if (b.role == own.role || (b.role != endpoint_role::sender && b.role != endpoint_role::receiver))
-        return status{errc::wrong_peer, 1};
-    if (b.session != own.session) return status{errc::wrong_peer, 2};
-    if (b.channel != own.channel) return status{errc::wrong_peer, 3};
-    if (b.group != own.group) {
-        status s{errc::policy_mismatch, own.group};
-        s.extra = b.group;
-        return s;
-    }
+        return status{errc::wrong_peer, subject::role, static_cast<std::uint32_t>(own.role), static_cast<std::uint32_t>(b.role)};
+    if (b.session != own.session) return other_session(own.session, b.session);
+    if (b.channel != own.channel) return status{errc::wrong_peer, subject::channel, own.channel, b.channel};
+    if (b.group != own.group) return status{errc::policy_mismatch, subject::qps, own.group, b.group};
     if (b.role == endpoint_role::sender &&
         (b.ring_depth == 0 || b.ring_depth > max_window || (b.ring_depth & (b.ring_depth - 1)) != 0 || b.ring_addr % 64 != 0))
         return errc::bad_blob;
@@ -101,7 +103,7 @@ VCCL_COLD inline result<connection_blob> decode_blob(std::span<const std::byte> 
     if (status s = match_rails(ours, theirs); !s) return s;
     for (unsigned l = 0; l < b.lanes; ++l)
         if (b.lane[l].link != own.lane[l].link) {
-            status s{errc::policy_mismatch, own.lane[l].link};
+            status s{errc::policy_mismatch, subject::link, own.lane[l].link, b.lane[l].link};
             s.lane = static_cast<std::uint8_t>(l);
             return s;
         }

@@ -42,6 +42,8 @@ public:
 
     const topology& shape() const noexcept { return shape_; }
     B& backend() noexcept { return backend_; }
+    /// What the stamps of memory registered here have in their high half.
+    std::uint64_t stamp() const noexcept { return stamp_; }
 
     /// Opens a port once and returns its slot: the index of its keys in every memory_region.
     VCCL_COLD result<unsigned> open(port_id id) {
@@ -155,7 +157,7 @@ private:
                 return s;
             }
         r.vacant = false;
-        r.region.stamp.store(++stamps_, std::memory_order_relaxed);
+        r.region.stamp.store(stamp_ | ++registrations_, std::memory_order_relaxed);
         return memory{&r.region, this, &host_context::release};
     }
 
@@ -193,7 +195,7 @@ private:
         auto& c = *static_cast<host_context*>(self);
         const scoped_lock lock(c.mutex_);
         const std::uint32_t flying = region->in_flight.load(std::memory_order_acquire);
-        if (flying != 0 && !force) return {errc::busy, flying};
+        if (flying != 0 && !force) return {errc::busy, subject::in_flight, flying};
         region->stamp.store(0);
         c.sweep();
         return {};
@@ -212,7 +214,8 @@ private:
     std::atomic<unsigned> count_{};
     owned<open_port<B>> ports_[max_open_ports];
     owned<registered> regions_;
-    std::uint32_t stamps_{};
+    const std::uint64_t stamp_{detail::next_context_stamp()};
+    std::uint32_t registrations_{};
 };
 
 }  // namespace vccl::inline v0

@@ -12,9 +12,15 @@ struct core_access {
     vccl::epoch epoch() const noexcept { return self().core_ ? core().epoch() : vccl::epoch{}; }
     /// How a lane fares at this end. Requires: begin_connect() was ok.
     const lane_state& lane_health(lane_id l) const noexcept { return core().lanes()[l.value]; }
-    /// Effects: ends the channel at both ends; nothing more is delivered.
+    /// Effects: ends the channel at both ends; nothing more is delivered. progress() repeats it until the peer has
+    /// acknowledged it, for `peer_grace` at most.
     void abort() noexcept {
         if (self().core_) core().fail(status{errc::aborted});
+    }
+    /// The same, and waits for the acknowledgement. Errors: not_connected; timeout: the peer may have to find out by itself.
+    VCCL_COLD status abort(nanoseconds timeout) noexcept {
+        abort();
+        return self().core_ ? self().poll_until(timeout, [this] { return core().told(); }) : status{errc::not_connected};
     }
 
     // --- for endpoint ---
@@ -24,7 +30,7 @@ struct core_access {
     bool unsettled() const noexcept { return core().unsettled(); }
     void core_fault(unsigned l, fault_cause cause, wc_status wc) noexcept { core().lane_fault(l, cause, wc, now()); }
     void core_port(unsigned l, bool up) noexcept { core().port_changed(l, up, now()); }
-    void core_oob(bool up, bool refused) noexcept { core().oob_changed(up, refused, now()); }
+    void core_oob(bool up, nanoseconds grace) noexcept { core().oob_changed(up, grace, now()); }
     void core_fenced(unsigned l, bool ok) noexcept { core().fenced(l, ok, now()); }
     void core_tick() noexcept { core().tick(now()); }
     void core_fail(status s) noexcept { core().fail(s); }

@@ -8,11 +8,10 @@
 #include <vccl/host/blob.hpp>
 #include <vccl/host/context.hpp>
 #include <vccl/host/options.hpp>
+#include <vccl/host/patience.hpp>
 #include <vccl/host/port_watch.hpp>
 #include <vccl/policy/completion.hpp>
 #include <vccl/qp/lane.hpp>
-
-#include <sched.h>
 
 namespace vccl::inline v0 {
 
@@ -27,6 +26,7 @@ public:
     VCCL_COLD endpoint(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options,
                        Port port, Handler handler, Detect detect, Clock clock)
         : context_(context),
+          context_stamp_(context.stamp()),
           from_(from),
           options_(options),
           channel_(channel),
@@ -128,8 +128,9 @@ protected:
         e.at = now_;
         if constexpr (detail::hears_events<Handler>) handler_.on_event(e);
     }
+    /// The control QPs live on: what was said last must get through, and the peer may need an answer.
     VCCL_COLD void over() noexcept {
-        for (unsigned l = 0; l < count_; ++l) (void)lanes_[l].silence();
+        for (unsigned l = 0; l < count_; ++l) (void)lanes_[l].silence_data();
         self().end_all();
     }
 
@@ -144,15 +145,19 @@ protected:
     /// Polls until `done` or the channel is over or `timeout` has passed.
     template <class Done>
     status wait_until(nanoseconds timeout, Done&& done) noexcept {
-        const nanoseconds deadline = clock_.now() + timeout;
-        for (unsigned idle = 0, passes = 0;; ++passes) {
-            if (done()) return {};
-            if (status s = health(); !s) return s;
-            const bool moved = progress();
-            if ((!moved || passes % 64 == 0) && clock_.now() >= deadline) return errc::timeout;
-            idle = moved ? 0 : idle + 1;
-            if (idle > spins_before_yield) ::sched_yield();
-        }
+        status over{};
+        const status s = poll_until(timeout, [&] { return done() || !(over = health()); });
+        return over ? s : over;
+    }
+    /// Polls until `done` or `timeout` has passed, whatever becomes of the channel.
+    template <class Done>
+    status poll_until(nanoseconds timeout, Done&& done) noexcept {
+        return detail::poll_until(*this, clock_, timeout, done);
+    }
+
+    status too_large(std::uint64_t bytes) const noexcept {
+        return {errc::too_large, subject::bytes, options_.max_chunk,
+                bytes < 0xffffffff ? static_cast<std::uint32_t>(bytes) : 0xffffffff};
     }
 
     core_options core_settings(std::uint64_t connection) const noexcept {
@@ -184,6 +189,7 @@ protected:
     unsigned count_{};
     unsigned hot_lane_{};
     host_context<B>& context_;
+    std::uint64_t context_stamp_;
     starting_point from_;
     endpoint_options options_;
     channel_id channel_;
@@ -200,7 +206,6 @@ protected:
 private:
     static constexpr unsigned poll_batch = 32;
     completion polled_[poll_batch]{};
-    static constexpr unsigned spins_before_yield = 256;
 
     VCCL_COLD bool any_usable() const noexcept {
         for (unsigned l = 0; l < count_; ++l)
@@ -302,11 +307,10 @@ private:
     }
 
     VCCL_COLD void look_at_oob() noexcept {
-        const oob_state s = oob_.advance(now_);
-        if (s != oob_state_) {
-            if (s == oob_state::up || oob_state_ == oob_state::up || s == oob_state::refused)
-                self().core_oob(s == oob_state::up, s == oob_state::refused);
+        if (const oob_state s = oob_.advance(now_); s != oob_state_) {
             oob_state_ = s;
+            if (s != oob_state::opening)
+                self().core_oob(s == oob_state::up, detail::grace_of(s, detect_.times(), options_.peer_grace));
         }
         control_message m;
         for (unsigned n = 0; n < 16; ++n) {
@@ -380,7 +384,7 @@ private:
         status s{detail::errc_of(c.status), c.qp.value};
         s.wc = c.status;
         s.lane = static_cast<std::uint8_t>(l);
-        s.vendor = static_cast<std::uint8_t>(c.vendor);
+        s.extra = c.vendor;
         self().core_fail(s);
     }
 

@@ -21,7 +21,9 @@ struct memory_region {
     std::uint64_t bytes{};
     lkey local[max_open_ports]{};
     rkey remote[max_open_ports]{};
-    std::atomic<std::uint32_t> stamp{};      ///< which registration this is; 0 once its owner let go of it
+    /// Which registration this is: its context in the high 32 bits, its number there in the low ones; 0 once its owner let
+    /// go of it.
+    std::atomic<std::uint64_t> stamp{};
     std::atomic<std::uint32_t> in_flight{};  ///< chunks posted and not ended
     bool device{};                           ///< GPU memory: never inlined by the CPU, flushed before a chunk counts
 
@@ -33,6 +35,12 @@ struct memory_region {
 namespace detail {
 /// What views point to that are of no registration, or reach outside theirs.
 inline constinit memory_region not_memory{}, outside_memory{};
+
+/// Tells the contexts of a process apart: in the high 32 bits, never 0.
+inline std::uint64_t next_context_stamp() noexcept {
+    static constinit std::atomic<std::uint32_t> contexts{};
+    return std::uint64_t{contexts.fetch_add(1, std::memory_order_relaxed) + 1} << 32;
+}
 }  // namespace detail
 
 /// A piece of registered memory; `memory::view` makes it. It lies inside, or `check()` says what is wrong with it.
@@ -58,15 +66,21 @@ public:
     }
 
     /// Is it of memory that is registered now?
-    bool good() const noexcept { return region_->stamp.load(std::memory_order_relaxed) == stamp_; }
-    /// Returns: ok if it is; not_registered, out_of_range.
-    status check() const noexcept {
-        return good() ? errc::ok : region_ == &detail::outside_memory ? errc::out_of_range : errc::not_registered;
+    bool good() const noexcept { return low(region_->stamp.load(std::memory_order_relaxed)) == stamp_; }
+    /// The same, with the context of this stamp: another's keys are none of its ports'.
+    bool good_in(std::uint64_t context_stamp) const noexcept {
+        return region_->stamp.load(std::memory_order_relaxed) == (context_stamp | stamp_);
     }
+    /// Returns: ok if it is; not_registered, out_of_range.
+    status check() const noexcept { return good() ? errc::ok : why_not(); }
+    status check_in(std::uint64_t context_stamp) const noexcept { return good_in(context_stamp) ? errc::ok : why_not(); }
     /// No piece of anything, and no bytes: what a send without bytes may name.
     bool nothing() const noexcept { return bytes_ == 0 && region_ == &detail::not_memory; }
 
 private:
+    static std::uint32_t low(std::uint64_t stamp) noexcept { return static_cast<std::uint32_t>(stamp); }
+    errc why_not() const noexcept { return region_ == &detail::outside_memory ? errc::out_of_range : errc::not_registered; }
+
     memory_region* region_{&detail::not_memory};
     std::uint64_t addr_{}, bytes_{};
     std::uint32_t stamp_{~0u};
@@ -80,7 +94,10 @@ public:
 
     memory() = default;
     memory(memory_region* r, void* context, releaser f) noexcept
-        : region_(r), context_(context), release_(f), stamp_(r->stamp.load(std::memory_order_relaxed)) {}
+        : region_(r),
+          context_(context),
+          release_(f),
+          stamp_(static_cast<std::uint32_t>(r->stamp.load(std::memory_order_relaxed))) {}
     memory(memory&& o) noexcept
         : region_(std::exchange(o.region_, nullptr)), context_(o.context_), release_(o.release_), stamp_(o.stamp_) {}
     memory& operator=(memory&& o) noexcept {

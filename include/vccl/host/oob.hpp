@@ -25,7 +25,8 @@ struct oob_secret {
 enum class oob_state : std::uint8_t {
     opening,  ///< not connected yet
     up,
-    broken,   ///< was cut, or the peer is gone; being mended
+    broken,   ///< was cut; being mended
+    closed,   ///< the peer's kernel closed it: its process is gone, or it will call again at once
     refused,  ///< nobody listens at the peer's address any more: its process is gone
 };
 

@@ -43,7 +43,7 @@ public:
     /// Effects: posts a receive; never blocks; the grant goes out in progress(). Errors: not_connected, would_block (the
     /// window is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> recv(const memory_view& room) noexcept {
-        if (room_ == 0 || !room.good() || room.bytes() > most_) [[unlikely]]
+        if (room_ == 0 || !room.good_in(this->context_stamp_) || room.bytes() > most_) [[unlikely]]
             return recv_unusual(room);
         return push(room);
     }
@@ -89,10 +89,10 @@ private:
     VCCL_COLD result<sequence> recv_unusual(const memory_view& room) noexcept {
         if (!core_) return errc::not_connected;
         if (core_->over()) return core_->why();
-        if (room.bytes() > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
-        if (status s = room.check(); !s) return s;
+        if (room.bytes() > this->options_.max_chunk) return this->too_large(room.bytes());
+        if (status s = room.check_in(this->context_stamp_); !s) return s;
         room_ = core_->room();
-        if (room_ == 0) return status{errc::would_block, static_cast<std::uint32_t>(core_->window())};
+        if (room_ == 0) return status{errc::would_block, subject::room, static_cast<std::uint32_t>(core_->window())};
         return push(room);
     }
     VCCL_ALWAYS_INLINE sequence push(const memory_view& room) noexcept {

@@ -45,7 +45,7 @@ public:
     /// Effects: queues a chunk; never blocks; the bytes go out in progress(). Errors: not_connected, would_block (the
     /// rollback FIFO is full), too_large, not_registered, out_of_range, or why the channel ended.
     result<sequence> send(const memory_view& bytes) noexcept {
-        if (room_ == 0 || !bytes.good() || bytes.bytes() - small_ >= most_) [[unlikely]]
+        if (room_ == 0 || !bytes.good_in(this->context_stamp_) || bytes.bytes() - small_ >= most_) [[unlikely]]
             return send_unusual(bytes);
         return push(bytes, work_flags::none);
     }
@@ -102,10 +102,10 @@ private:
     VCCL_NOINLINE result<sequence> send_unusual(const memory_view& bytes) noexcept {
         if (!core_) return errc::not_connected;
         if (core_->over()) return core_->why();
-        if (bytes.bytes() > this->options_.max_chunk) return status{errc::too_large, this->options_.max_chunk};
-        if (status s = bytes.check(); !s && !bytes.nothing()) return s;
+        if (bytes.bytes() > this->options_.max_chunk) return this->too_large(bytes.bytes());
+        if (status s = bytes.check_in(this->context_stamp_); !s && !bytes.nothing()) return s;
         room_ = core_->room();
-        if (room_ == 0) return status{errc::would_block, static_cast<std::uint32_t>(Log::capacity)};
+        if (room_ == 0) return status{errc::would_block, subject::room, static_cast<std::uint32_t>(Log::capacity)};
         return push(bytes, flags_for(bytes));
     }
     work_flags flags_for(const memory_view& bytes) const noexcept {

@@ -1,8 +1,9 @@
 #pragma once
 /// \file
 /// The stock out-of-band channel: one TCP connection from sender to receiver, opened anew whenever it is cut. The first
-/// bytes on it are the channel's secret; a caller that does not send it within two seconds is turned away and disturbs
-/// nobody. Messages are framed by a 16-bit length. Owner thread only; no call blocks.
+/// bytes on it are the channel's secret; a caller that does not send it within two seconds, or is silent while others wait,
+/// is turned away and disturbs nobody. A peer whose host has vanished is noticed by TCP within seconds. Messages are framed
+/// by a 16-bit length. Owner thread only; no call blocks.
 
 #include <vccl/host/oob.hpp>
 
@@ -108,6 +109,8 @@ public:
     using policy_axis = axis::oob;
     static constexpr std::size_t largest_message = 1024;
     static constexpr nanoseconds patience{2'000'000'000};  ///< a caller has so long to name the secret, a connect to complete
+    static constexpr nanoseconds courtesy{100'000'000};    ///< the same where others wait for its place
+    static constexpr int vanished_after = 4;               ///< seconds without an answer from the peer's kernel
 
     VCCL_COLD result<oob_address> listen(const oob_address& where, const oob_secret& secret) noexcept {
         secret_ = secret;
@@ -188,7 +191,7 @@ private:
         std::size_t heard{};
     };
 
-    static status failed() noexcept { return {errc::system, static_cast<std::uint32_t>(errno)}; }
+    static status failed() noexcept { return {errc::system, subject::system_error, static_cast<std::uint32_t>(errno)}; }
 
     VCCL_COLD void cut() noexcept {
         link_.reset();
@@ -196,17 +199,24 @@ private:
         out_size_ = in_size_ = 0;
     }
 
-    VCCL_COLD void accept(nanoseconds now) noexcept {
-        bool more = true;
+    /// A place for another caller: a free one, or that of the one who has been waiting longest, if he had his time.
+    VCCL_COLD caller* vacancy(nanoseconds now) noexcept {
+        caller* oldest = &callers_[0];
         for (caller& c : callers_) {
-            if (!c.fd) {
-                if (!more) continue;
-                c.fd = detail::socket_fd{::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
-                more = static_cast<bool>(c.fd);
-                if (!more) continue;
-                c.since = now;
-                c.heard = 0;
-            }
+            if (!c.fd) return &c;
+            if (c.since < oldest->since) oldest = &c;
+        }
+        return now - oldest->since >= courtesy ? oldest : nullptr;
+    }
+
+    VCCL_COLD void accept(nanoseconds now) noexcept {
+        while (caller* place = vacancy(now)) {
+            detail::socket_fd fd{::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
+            if (!fd) break;
+            *place = caller{std::move(fd), now, {}, 0};
+        }
+        for (caller& c : callers_) {
+            if (!c.fd) continue;
             const ssize_t n = ::recv(c.fd.get(), c.said.bytes + c.heard, sizeof c.said.bytes - c.heard, 0);
             if (n > 0) c.heard += static_cast<std::size_t>(n);
             const bool gone = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
@@ -229,17 +239,24 @@ private:
         if (!link_) return;
         called_at_ = now;
         if (::connect(link_.get(), reinterpret_cast<const sockaddr*>(&peer_.storage), peer_.length) != 0 && errno != EINPROGRESS)
-            hang_up();
+            hang_up(errno);
     }
 
-    VCCL_COLD void hang_up() noexcept {
-        if (errno == ECONNREFUSED) state_ = oob_state::refused;
+    VCCL_COLD void hang_up(int why) noexcept {
+        if (why == ECONNREFUSED) state_ = oob_state::refused;
+        if (state_ == oob_state::up && (why == peer_closed || why == ECONNRESET || why == EPIPE)) state_ = oob_state::closed;
         cut();
     }
+    static constexpr int peer_closed = 0;
 
     static void prepare(int fd) noexcept {
-        const int on = 1;
-        (void)::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        const auto set = [fd](int level, int option, int value) { (void)::setsockopt(fd, level, option, &value, sizeof value); };
+        set(IPPROTO_TCP, TCP_NODELAY, 1);
+        set(SOL_SOCKET, SO_KEEPALIVE, 1);
+        set(IPPROTO_TCP, TCP_KEEPIDLE, 1);
+        set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+        set(IPPROTO_TCP, TCP_KEEPCNT, vanished_after - 1);
+        set(IPPROTO_TCP, TCP_USER_TIMEOUT, vanished_after * 1000);
     }
 
     VCCL_COLD void push_out() noexcept {
@@ -250,14 +267,14 @@ private:
                 prepare(link_.get());
                 established_ = true;
             } else if (n >= 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN)) {
-                hang_up();
+                hang_up(errno);
             }
             return;
         }
         while (out_size_ != 0) {
             const ssize_t n = ::send(link_.get(), out_, out_size_, MSG_NOSIGNAL);
             if (n < 0) {
-                if (errno != EAGAIN && errno != EINTR) hang_up();
+                if (errno != EAGAIN && errno != EINTR) hang_up(errno);
                 return;
             }
             out_size_ -= static_cast<std::size_t>(n);
@@ -271,11 +288,7 @@ private:
         if (n > 0)
             in_size_ += static_cast<std::size_t>(n);
         else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-            hang_up_reading(n);
-    }
-    VCCL_COLD void hang_up_reading(ssize_t n) noexcept {
-        if (n == 0) errno = 0;
-        hang_up();
+            hang_up(n == 0 ? peer_closed : errno);
     }
 
     detail::socket_fd listener_, link_;

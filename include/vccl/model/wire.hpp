@@ -148,7 +148,8 @@ enum class control_kind : std::uint8_t {
     probe_ack,
     goodbye,      ///< either: closed in order             -> goodbye_ack
     goodbye_ack,
-    abort,        ///< either: given up, nothing more completes
+    abort,        ///< either: given up, nothing more completes -> abort_ack
+    abort_ack,
 };
 
 /// How one end's half of a lane is reached. Part of the connection blob and of restore messages.

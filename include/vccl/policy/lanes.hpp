@@ -82,16 +82,12 @@ VCCL_COLD inline rail_list rails_of(const topology& t, const lane_list& lanes) n
 /// numbers of lanes (`detail` ours, `extra` the peer's); `rail_mismatch` with the lane, our rail in `detail` and the
 /// peer's in `extra`.
 VCCL_COLD inline status match_rails(const rail_list& local, const rail_list& peer) noexcept {
-    if (local.size != peer.size || peer.size > max_lanes) {
-        status s{errc::policy_mismatch, local.size};
-        s.extra = peer.size;
-        return s;
-    }
+    if (local.size != peer.size || peer.size > max_lanes)
+        return status{errc::policy_mismatch, subject::lanes, local.size, peer.size};
     for (std::uint8_t i = 0; i < local.size; ++i)
         if (local.rails[i] != peer.rails[i]) {
-            status s{errc::rail_mismatch, local.rails[i].value};
+            status s{errc::rail_mismatch, subject::rail, local.rails[i].value, peer.rails[i].value};
             s.lane = i;
-            s.extra = peer.rails[i].value;
             return s;
         }
     return {};

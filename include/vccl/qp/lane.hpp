@@ -120,21 +120,26 @@ public:
             if (status s = qps_[i]->to_ready_to_receive(p, shape_.timers); !s) return s;
             if (status s = qps_[i]->to_ready_to_send(psn{psns_[i]}, shape_.timers); !s) return s;
         }
-        connected_ = true;
+        connected_ = talks_ = true;
         return {};
     }
 
     /// Effects: the QPs can write no memory when it returns ok (G2): moved to ERR, or else destroyed. Completions of what
     /// was in their queues follow; poll until drained().
     VCCL_COLD status silence() noexcept {
+        talks_ = false;
+        return silence_data();
+    }
+    /// The same for all QPs but the control QP, unless that is silenced already.
+    VCCL_COLD status silence_data() noexcept {
         connected_ = false;
         bool silent[qp_slots]{};
         for (unsigned i = 0; i < qp_slots; ++i)
-            if (qps_[i]) silent[i] = static_cast<bool>(begin_silence(*qps_[i]));
+            if (qps_[i] && must_be_silent(i)) silent[i] = static_cast<bool>(begin_silence(*qps_[i]));
         if constexpr (fences_together<port_type>) port_->finish_errors();
         status worst{};
         for (unsigned i = 0; i < qp_slots; ++i) {
-            if (!qps_[i]) continue;
+            if (!qps_[i] || !must_be_silent(i)) continue;
             if (silent[i]) {
                 mark_end(i);
                 continue;
@@ -227,7 +232,7 @@ public:
     /// in RNR_RETRY_EXC on a healthy lane). Either way the message is repeated by whoever needs the answer.
     VCCL_COLD status send_control(const control_message& m) noexcept {
         wr_account& a = accounts_[control_index];
-        if (!connected_ || a.in_queue() >= control_sends) return errc::would_block;
+        if (!talks_ || a.in_queue() >= control_sends) return errc::would_block;
         if (unheard_ >= control_receives / 2) return errc::busy;
         ++unheard_;
         control_message& slot = buffers_[control_receives + a.posted % control_sends];
@@ -267,6 +272,7 @@ private:
         return {};
     }
 
+    bool must_be_silent(unsigned i) const noexcept { return i != control_index || !talks_; }
     static status begin_silence(qp_type& q) noexcept {
         if constexpr (fences_together<port_type>)
             return q.begin_error();
@@ -344,7 +350,8 @@ private:
     std::uint64_t ids_[qp_slots]{};  ///< of each QP's WRs in this generation, but for kind and mark
     std::uint64_t signal_mask_{};  ///< the bits of a mark that are 0 where a completion is asked for
     unsigned id_{};
-    bool connected_{};
+    bool connected_{};  ///< the data QPs are in RTS
+    bool talks_{};  ///< the control QP is
 };
 
 }  // namespace vccl::inline v0

@@ -20,6 +20,7 @@ struct memory_oob_link {
     std::deque<std::vector<std::byte>> to_listener, to_caller;
     bool cut{};                       ///< both ends see a broken channel
     bool listener_gone{};
+    bool caller_gone{};               ///< the listener sees that the caller's kernel closed it
     bool caller_present{};
     unsigned lost_percent{};
     std::uint64_t random{0x2545f4914f6cdd1d};
@@ -56,6 +57,7 @@ public:
     oob_state advance(nanoseconds) noexcept {
         if (!link_) return oob_state::opening;
         if (!listening_ && link_->listener_gone) return oob_state::refused;
+        if (listening_ && link_->caller_gone) return oob_state::closed;
         if (link_->cut || (listening_ && !link_->caller_present)) return was_up_ ? oob_state::broken : oob_state::opening;
         was_up_ = true;
         return oob_state::up;

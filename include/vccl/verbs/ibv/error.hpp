@@ -10,27 +10,27 @@
 namespace vccl::inline v0::verbs::ibv_detail {
 
 VCCL_COLD inline status from_errno(int error) noexcept {
-    const auto detail = static_cast<std::uint32_t>(error);
+    const auto because = [error](errc c) { return status{c, subject::system_error, static_cast<std::uint32_t>(error)}; };
     switch (error) {
         case EINVAL:
-        case ERANGE: return {errc::invalid_argument, detail};
+        case ERANGE: return because(errc::invalid_argument);
         case EPERM:
-        case EACCES: return {errc::permission, detail};
+        case EACCES: return because(errc::permission);
         case ENOMEM:
         case ENOSPC:
         case EMFILE:
-        case ENFILE: return {errc::no_memory, detail};
+        case ENFILE: return because(errc::no_memory);
         case EOPNOTSUPP:
         case ENOSYS:
-        case EPROTONOSUPPORT: return {errc::unsupported, detail};
+        case EPROTONOSUPPORT: return because(errc::unsupported);
         case ENODEV:
-        case ENXIO: return {errc::no_device, detail};
-        case EBUSY: return {errc::busy, detail};
+        case ENXIO: return because(errc::no_device);
+        case EBUSY: return because(errc::busy);
         case ENETDOWN:
         case ENETUNREACH:
-        case EHOSTUNREACH: return {errc::port_down, detail};
-        case ETIMEDOUT: return {errc::timeout, detail};
-        default: return {errc::system, detail};
+        case EHOSTUNREACH: return because(errc::port_down);
+        case ETIMEDOUT: return because(errc::timeout);
+        default: return because(errc::system);
     }
 }
 
@@ -43,7 +43,7 @@ inline status from_return(int rc) noexcept {
 /// A post that fails: libibverbs says ENOMEM when the queue is full.
 inline status from_post(int rc) noexcept {
     const int error = rc > 0 ? rc : errno;
-    return error == ENOMEM ? status{errc::would_block, ENOMEM} : from_errno(error);
+    return error == ENOMEM ? errc::would_block : from_errno(error);
 }
 
 }  // namespace vccl::inline v0::verbs::ibv_detail

@@ -85,9 +85,7 @@ VCCL_COLD inline result<device_ptr> open_device(std::string_view name) noexcept 
 VCCL_COLD inline status from_registration(int error) noexcept {
     rlimit limit{};
     if (error == ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        status s{errc::permission, ENOMEM};
-        s.extra = static_cast<std::uint32_t>(limit.rlim_cur / 1024);
-        return s;
+        return {errc::permission, subject::memlock, ENOMEM, static_cast<std::uint32_t>(limit.rlim_cur / 1024)};
     }
     return from_errno(error);
 }
