@@ -55,6 +55,7 @@ TEST_CASE("a status in words says what was expected and what was found") {
     };
     ends_with({errc::policy_mismatch, subject::qps, 1, 4}, "(QPs a lane: 1 here, 4 at the peer)");
     ends_with({errc::policy_mismatch, subject::lanes, 2, 1}, "(lanes: 2 here, 1 at the peer)");
+    ends_with({errc::policy_mismatch, subject::stripes, 2, 4}, "(stripes: 2 here, 4 at the peer)");
     ends_with({errc::policy_mismatch, subject::link, 0, 1}, "(link layer: InfiniBand here, Ethernet at the peer)");
     ends_with({errc::rail_mismatch, subject::rail, 3, 9}, "(rail: 3 here, 9 at the peer)");
     ends_with({errc::wrong_peer, subject::role, 1, 1}, "(role: sender here, sender at the peer)");

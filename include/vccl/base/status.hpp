@@ -87,6 +87,7 @@ enum class subject : std::uint8_t {
     channel,
     qps,             ///< of a lane
     lanes,
+    stripes,         ///< of a channel
     link,            ///< `link_layer` of a lane's port
     rail,            ///< of a lane's port
 };

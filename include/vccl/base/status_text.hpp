@@ -110,6 +110,7 @@ inline std::string numbers_text(const status& s) {
         case subject::channel: return both("channel");
         case subject::qps: return both("QPs a lane");
         case subject::lanes: return both("lanes");
+        case subject::stripes: return both("stripes");
         case subject::link: return both("link layer");
         case subject::rail: return both("rail");
     }

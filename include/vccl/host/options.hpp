@@ -37,6 +37,7 @@ struct endpoint_options {
     std::uint32_t max_chunk{1u << 30};          ///< bytes
     std::uint32_t inline_bytes{128};            ///< chunks up to this size are copied while posting
     qp_timers timers{};
+    std::uint32_t split_from{65536};            ///< receiver with stripes: a receive of so many bytes is cut over them
     nanoseconds give_up_after{30'000'000'000};
     nanoseconds peer_grace{5'000'000'000};
     nanoseconds ack_delay{50'000};              ///< receiver: an acknowledgement waits so long for a grant to ride on
