@@ -93,4 +93,17 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void fence() noexcept {
 #endif
 }
 
+/// A store that follows a system-wide release of everything before it: one fence for several stores on a GPU, where it is
+/// dear; on a CPU each store is a release itself, which costs nothing there.
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void release_to_system() noexcept {
+#if defined(__CUDA_ARCH__)
+    fence<order::acq_rel, scope::system>();
+#endif
+}
+#if defined(__CUDA_ARCH__)
+inline constexpr order released = order::relaxed;
+#else
+inline constexpr order released = order::release;
+#endif
+
 }  // namespace vccl::inline v0::device

@@ -1,0 +1,252 @@
+#pragma once
+/// \file
+/// A device queue: credit, reservation, WQEs, in-order publication, doorbell, and polling of completions. Kernels, or in a
+/// host build any threads; as many at once as the sharing policy says. The walk of a post: reserve -> write -> turn ->
+/// publish. A failover is the same walk with another gate. docs/device.md has the rules and why they hold.
+
+#include <vccl/device/doorbell.hpp>
+#include <vccl/device/policy.hpp>
+#include <vccl/device/scope.hpp>
+#include <vccl/device/words.hpp>
+#include <vccl/device/wqe.hpp>
+
+namespace vccl::inline v0::device {
+
+template <class Policy>
+class queue_ref {
+public:
+    using policy = Policy;
+
+    VCCL_HOST_DEVICE explicit queue_ref(const queue_view* view) noexcept : v_(view), w_(view->words) {}
+    VCCL_HOST_DEVICE const queue_view& view() const noexcept { return *v_; }
+
+    /// Effects: posts `each` WQEs of one slot for every member of `who`, behind each other. `encode(i, head, lane)` makes the
+    /// member's i-th; it may be called again, for another lane. `at_turn(index)` is called once, when everything before
+    /// `index` is published and nothing behind it. Returns: ok, or why nothing was posted.
+    template <class Group, class Encode, class AtTurn>
+    VCCL_HOST_DEVICE device_result post(const Group& who, unsigned each, deadline& until, Encode&& encode,
+                                        AtTurn&& at_turn) const {
+        std::uint64_t base = no_index;
+        device_result why{};
+        if (who.rank() == 0) why = reserve(who.size() * each, base, until);
+        base = who.broadcast(base);
+        if (base == no_index) [[unlikely]]
+            return unpack(who.broadcast(pack(why)));
+        const gate g{who.broadcast(load<order::relaxed, Policy::who>(&w_->open))};
+        const std::uint64_t own = base + who.rank() * each;
+        write(g, own, each, encode);
+        who.sync();
+        gate target{};
+        if (who.rank() == 0) target = turn(base, g, until);
+        target = {who.broadcast(target.raw)};
+        if (target != g) [[unlikely]] {
+            write(target, own, each, encode);
+            who.sync();
+        }
+        if (who.rank() == 0) {
+            at_turn(base);
+            publish(base, base + who.size() * each, target);
+        }
+        return {};
+    }
+    template <class Group, class Encode>
+    VCCL_HOST_DEVICE device_result post(const Group& who, unsigned each, deadline& until, Encode&& encode) const {
+        return post(who, each, until, encode, [](std::uint64_t) {});
+    }
+
+    /// Everything that was reserved before the call.
+    VCCL_HOST_DEVICE std::uint64_t posted() const noexcept { return load<order::relaxed, Policy::who>(&w_->reserve); }
+    VCCL_HOST_DEVICE std::uint64_t completed() const noexcept { return load<order::acquire, Policy::who>(&w_->completed); }
+    VCCL_HOST_DEVICE gate open() const noexcept { return {load<order::relaxed, Policy::who>(&w_->open)}; }
+
+    /// Effects: waits until everything below `index` is done. Its data lies at the peer, and what was read lies here: the
+    /// poller acquired the NIC's CQE, and this thread the poller's `completed`.
+    VCCL_HOST_DEVICE device_result wait(std::uint64_t index, deadline& until) const {
+        const std::uint16_t began = open().epoch();
+        while (completed() < index) {
+            if (poll()) continue;
+            if (const device_result r = look(until); !r) return r;
+        }
+        const std::uint16_t ended = open().epoch();
+        device_result r{};
+        r.epoch = ended;
+        if (ended != began) r.what = outcome::moved;
+        return r;
+    }
+
+    /// Effects: takes what lies in the active lane's CQ, unless another thread is at it. Returns true if it took anything.
+    VCCL_HOST_DEVICE bool poll() const {
+        if (!begin_poll()) return false;
+        // Read after `polling` is taken: the service changes a CQ only when it has seen `polling` 0 after it moved the gate.
+        const gate g{load<look_again, poll_scope>(&w_->open)};
+        if (g.closed()) {
+            end_poll();
+            return false;
+        }
+        const ring& r = v_->lanes[g.lane()].ring;
+        std::uint64_t done = load<order::relaxed, Policy::who>(&w_->completed);
+        std::uint64_t taken = load<order::relaxed, Policy::who>(&w_->consumed[g.lane()]);
+        const std::uint64_t before = done;
+        const bool fresh = load<order::relaxed, Policy::who>(&w_->polled) != g.raw;
+        // What lies before the first WQE of a new lane was done when the service opened it.
+        if (fresh) done += static_cast<std::uint16_t>(g.first() - done);
+        const std::uint64_t from = taken;
+        for (; taken - from < poll_batch; ++taken) {
+            const cqe64& c = r.entry(taken);
+            const cqe_tail t = tail_of(load<order::acquire, scope::system>(&c.word[15]));
+            if (!is_written(t, taken, r.cq_depth_log)) break;
+            if (is_error(t)) {
+                latch(g, t, load<order::relaxed, scope::system>(&c.word[cqe_syndrome_word]));
+                break;
+            }
+            done += static_cast<std::uint16_t>(t.wqe_index + g.first() - done) + 1u;
+        }
+        // Closed meanwhile: the service has counted, or will count, what was seen here, and nothing that came later.
+        if (load<look_again, poll_scope>(&w_->open) != g.raw) {
+            end_poll();
+            return false;
+        }
+        if (fresh) store<order::relaxed, Policy::who>(&w_->polled, g.raw);
+        if (done != before) store<order::release, Policy::who>(&w_->completed, done);
+        if (taken != from) {
+            store<order::relaxed, Policy::who>(&w_->consumed[g.lane()], taken);
+            store<order::release, scope::system>(r.cq_record, encode_cq_record(taken));
+        }
+        end_poll();
+        return done != before;
+    }
+
+private:
+    static constexpr std::uint64_t no_index = ~std::uint64_t{0};
+    static constexpr unsigned poll_batch = 64;
+    /// Pollers meet the service on `polling` and the gate, whatever the posters share: each writes one and then reads the
+    /// other, and one of them must see what the other wrote. On a CPU that takes seq_cst; in a GPU's memory, where the service
+    /// reads and writes by copies, both meet in the L2 cache, and program order is enough.
+    static constexpr scope poll_scope = scope::system;
+#if defined(__CUDA_ARCH__)
+    static constexpr order take = order::acq_rel, look_again = order::acquire;
+#else
+    static constexpr order take = order::seq_cst, look_again = order::seq_cst;
+#endif
+
+    /// Credit first, then the reservation: who gives up has reserved nothing.
+    VCCL_HOST_DEVICE device_result reserve(unsigned count, std::uint64_t& base, deadline& until) const {
+        std::uint64_t head = load<order::relaxed, Policy::who>(&w_->reserve);
+        for (;;) {
+            // Acquire: the slot may be written only after the NIC has read what was in it, which its completion says.
+            if (head + count - completed() <= v_->depth()) [[likely]] {
+                if constexpr (Policy::alone) {
+                    store<order::relaxed, Policy::who>(&w_->reserve, head + count);
+                    base = head;
+                    return {};
+                } else {
+                    if (!compare_exchange<order::relaxed, Policy::who>(&w_->reserve, head, head + count)) continue;
+                    base = head;
+                    return {};
+                }
+            }
+            if (!poll())
+                if (const device_result r = look(until); !r) return r;
+            head = load<order::relaxed, Policy::who>(&w_->reserve);
+        }
+    }
+
+    template <class Encode>
+    VCCL_HOST_DEVICE void write(gate g, std::uint64_t index, unsigned count, Encode&& encode) const {
+        const lane_view& lane = v_->lanes[g.lane()];
+        for (unsigned i = 0; i < count; ++i) {
+            const std::uint16_t hardware = g.hardware(index + i);
+            wqe_head head{g.qpn(), hardware, 0};
+            if (i + 1 == count) head.flags = wqe_flag::completion;
+            lane.ring.slot(hardware) = encode(i, head, lane);
+        }
+    }
+
+    /// Waits until everything below `base` is published. Returns: the gate under which `base` is to be published. Those
+    /// before never leave without having published, so this wait is as long as theirs, which end at their deadlines.
+    VCCL_HOST_DEVICE gate turn(std::uint64_t base, gate g, deadline& until) const {
+        stamp r{};
+        for (;;) {
+            r = {load<order::acquire, Policy::who>(&w_->ready)};
+            if (r.index() == base) break;
+            pause(until.host());
+        }
+        if (r.epoch() == g.epoch()) [[likely]]
+            return g;
+        return unusual_turn(r, until);
+    }
+
+    /// The lane was changed while this thread was on its way, or nobody has published on the new one yet: then the service
+    /// must first have carried over all that came before. Gives up at the deadline by publishing on the old lane, from where
+    /// the service takes it: a reservation is never left unpublished.
+    VCCL_HOST_DEVICE VCCL_NOINLINE gate unusual_turn(stamp before, deadline& until) const {
+        store<order::release, scope::system>(&v_->told->rung, before.raw);
+        for (;;) {
+            const gate g{load<order::acquire, scope::system>(&w_->open)};
+            if (before.epoch() == g.epoch()) return g;
+            if (load<order::acquire, scope::system>(&w_->adopted) == stamp::make(before.index(), g).raw) return g;
+            if (is_aborted() || until.passed()) return {load<order::relaxed, scope::system>(&w_->opened[before.lane()])};
+            pause(until.host());
+        }
+    }
+
+    VCCL_HOST_DEVICE void publish(std::uint64_t base, std::uint64_t end, gate g) const {
+        const stamp mine = stamp::make(end, g);
+        bool ring_now = Policy::alone || (end ^ base) >= Policy::batch;
+        if (!ring_now) ring_now = load<order::relaxed, Policy::who>(&w_->reserve) == end;
+        if (ring_now) {
+            const ring& r = v_->lanes[g.lane()].ring;
+            // The WQEs of all who published without ringing come with it: their stores of `ready` were acquired one by one.
+            release_to_system();  // pairs with the NIC's load of the record or the doorbell
+            store<released, scope::system>(&v_->told->rung, mine.raw);
+            store<released, scope::system>(&r.doorbell_record[send_record], encode_send_record(g.hardware(end)));
+            store<order::release, scope::system>(r.doorbell,
+                                                 encode_doorbell(g.hardware(end), g.qpn()));  // record before doorbell
+        }
+        store<order::release, Policy::who>(&w_->ready, mine.raw);  // pairs with the acquire in turn()
+    }
+
+    VCCL_HOST_DEVICE bool is_aborted() const noexcept { return load<order::relaxed, scope::system>(&v_->host->abort) != 0; }
+
+    /// One round of a wait. Returns: ok to go on, else why not.
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result look(deadline& until) const {
+        device_result latched = unpack(load<order::relaxed, Policy::who>(&w_->failure));
+        const std::uint16_t epoch = open().epoch();
+        const bool failed = latched.what == outcome::error && latched.epoch == epoch;
+        if (failed && (!Policy::can_replay || is_fatal(latched.why))) return latched;
+        device_result r{};
+        r.epoch = epoch;
+        if (is_aborted()) {
+            r.what = outcome::aborted;
+            return r;
+        }
+        if (until.passed()) {
+            if (failed) r = latched;
+            r.what = outcome::timeout;
+            return r;
+        }
+        pause(until.host());
+        return r;
+    }
+
+    VCCL_HOST_DEVICE bool begin_poll() const noexcept {
+        if (load<order::relaxed, Policy::who>(&w_->polling) != 0) return false;
+        std::uint32_t free = 0;
+        return compare_exchange<take, poll_scope>(&w_->polling, free, 1u);
+    }
+    VCCL_HOST_DEVICE void end_poll() const noexcept { store<order::release, poll_scope>(&w_->polling, 0u); }
+
+    /// The first error CQE of an epoch stands for all: those behind it are flushes.
+    VCCL_HOST_DEVICE VCCL_NOINLINE void latch(gate g, const cqe_tail& t, std::uint32_t word) const noexcept {
+        const device_result known = unpack(load<order::relaxed, Policy::who>(&w_->failure));
+        if (known.what == outcome::error && known.epoch == g.epoch()) return;
+        const device_result r{outcome::error, syndrome_in(word), vendor_in(word), t.wqe_index, g.epoch()};
+        store<order::relaxed, Policy::who>(&w_->failure, pack(r));
+        store<order::release, scope::system>(&v_->told->failure, pack(r));
+    }
+
+    const queue_view* v_;
+    queue_words* w_;
+};
+
+}  // namespace vccl::inline v0::device

@@ -1,0 +1,156 @@
+#pragma once
+/// \file
+/// The host's side of a device queue: opens it, moves it to another lane while kernels go on posting, carries over what they
+/// still published on the old one, and tells what their completions say. Service thread only; it never waits.
+
+#include <vccl/device/restart.hpp>
+
+namespace vccl::inline v0::device {
+
+/// How the service reads and writes words that lie in the posters' memory: here, the process's own.
+struct host_space {
+    static std::uint64_t read(const std::uint64_t* p) noexcept { return load<order::seq_cst, scope::system>(p); }
+    static std::uint32_t read(const std::uint32_t* p) noexcept { return load<order::seq_cst, scope::system>(p); }
+    static void write(std::uint64_t* p, std::uint64_t value) noexcept { store<order::seq_cst, scope::system>(p, value); }
+};
+
+template <class Space>
+class queue_service {
+public:
+    /// `view`: with pointers that the host can use, too. It may still be filled in until `open`.
+    explicit queue_service(const queue_view* view = nullptr, Space space = {}) noexcept : v_(view), space_(space) {}
+
+    /// Effects: the queue begins, with software index `start` as hardware index `hardware` of the lane's QP.
+    void open(unsigned lane, std::uint32_t epoch, std::uint64_t start = 0, std::uint16_t hardware = 0) noexcept {
+        queue_words* const w = v_->words;
+        adopted_ = start;
+        active_ = gate::make(v_->lanes[lane].ring.qpn, start - hardware, epoch, lane);
+        opened_[lane] = active_;
+        const stamp s = stamp::make(start, active_);
+        space_.write(&w->reserve, start);
+        space_.write(&w->completed, start);
+        space_.write(&w->ready, s.raw);
+        space_.write(&w->polled, active_.raw);
+        store<order::release, scope::system>(&v_->told->rung, s.raw);
+        show(s);
+    }
+
+    gate active() const noexcept { return active_; }
+    /// How far the doorbell has rung: everything below is posted.
+    stamp rung() const noexcept { return {load<order::acquire, scope::system>(&v_->told->rung)}; }
+
+    /// Effects: the active lane's completions are read by nobody but scan() from now on. Its QP is about to be fenced.
+    void close() noexcept { space_.write(&v_->words->open, active_.close().raw); }
+
+    struct moved {
+        std::uint64_t replayed{};   ///< WQEs posted again
+        std::uint64_t delivered{};  ///< WQEs that had taken effect although their completion never came
+    };
+    /// Effects: goes on over `lane`, whose ring is fresh. Requires: close(); after that the old lane's QP was fenced, at
+    /// either end. `words`: the peer's signal words since.
+    moved move(unsigned lane, std::uint32_t epoch, std::uint32_t qpn, const std::uint64_t* words, std::uint32_t count) noexcept {
+        (void)adopt();
+        const stamp s = rung();
+        const std::uint64_t end = s.epoch() == active_.epoch() ? s.index() : adopted_;
+        const gate old = active_;
+        const ring& from = v_->lanes[old.lane()].ring;
+        const std::uint64_t done = scan().done;
+        const std::uint64_t restart = restart_point(done, end, words, count, [&](std::uint64_t i) {
+            return effect_of(from.slot(old.hardware(i)), load<order::relaxed, scope::system>(&v_->notes[i & (v_->depth() - 1)]),
+                             v_->signals, v_->signal_count);
+        });
+        active_ = gate::make(qpn, restart, epoch, lane);
+        opened_[lane] = active_;
+        carry(old, restart, end);
+        ring_bell(end);
+        adopted_ = end;
+        show(stamp::make(end, active_));
+        return {end - restart, restart - done};
+    }
+
+    /// Effects: takes over what posters published on an earlier lane since the gate moved. Returns true if there was any.
+    bool adopt() noexcept {
+        const stamp s = rung();
+        if (s.epoch() == active_.epoch() || s.index() == adopted_) return false;
+        carry(opened_[s.lane()], adopted_, s.index());
+        ring_bell(s.index());
+        adopted_ = s.index();
+        space_.write(&v_->words->adopted, stamp::make(adopted_, active_).raw);
+        return true;
+    }
+
+    /// What the active lane's CQ says beyond what pollers have taken. Changes nothing.
+    struct seen {
+        std::uint64_t done{};  ///< everything below is done
+        device_result failure{};      ///< the first error CQE, if there is one
+    };
+    seen scan() const noexcept {
+        const ring& r = v_->lanes[active_.lane()].ring;
+        std::uint64_t n = space_.read(&v_->words->consumed[active_.lane()]);
+        seen s{space_.read(&v_->words->completed), {}};
+        if (space_.read(&v_->words->polled) != active_.raw) s.done += static_cast<std::uint16_t>(active_.first() - s.done);
+        for (const std::uint64_t end = n + r.cq_depth(); n != end; ++n) {
+            const cqe64& c = r.entry(n);
+            const cqe_tail t = tail_of(load<order::acquire, scope::system>(&c.word[15]));
+            if (!is_written(t, n, r.cq_depth_log)) break;
+            if (is_error(t)) {
+                const std::uint32_t why = load<order::relaxed, scope::system>(&c.word[cqe_syndrome_word]);
+                s.failure = {outcome::error, syndrome_in(why), vendor_in(why), t.wqe_index, active_.epoch()};
+                break;
+            }
+            // A poller may be at the same entries: one that it has counted already lies below `done`.
+            const std::uint16_t ahead = static_cast<std::uint16_t>(t.wqe_index + active_.first() - s.done);
+            if (ahead < v_->depth()) s.done += ahead + 1u;
+        }
+        return s;
+    }
+    /// The first error that a kernel has polled in this epoch; ok if none.
+    device_result failure() const noexcept {
+        const device_result r = unpack(load<order::acquire, scope::system>(&v_->told->failure));
+        return r.what == outcome::error && r.epoch == active_.epoch() ? r : device_result{};
+    }
+
+    /// Can no thread touch the ring of `lane` any more, so that it may be used anew? True once everybody who may have begun
+    /// to write there has published, whoever polls reads the gate again, and all is carried over. Asked again and again.
+    bool quiescent(unsigned lane) noexcept {
+        if (active_.lane() == lane && active_.raw != 0) return false;
+        const queue_words* const w = v_->words;
+        (void)adopt();
+        if (space_.read(&w->polling) != 0) return false;
+        const std::uint64_t reserved = space_.read(&w->reserve);
+        const stamp ready{space_.read(&w->ready)};
+        return ready.index() >= reserved && (ready.epoch() == active_.epoch() || ready.index() == adopted_);
+    }
+    /// Effects: pollers begin anew on `lane`, whose ring is empty again. Requires: quiescent(lane).
+    void renew(unsigned lane) noexcept { space_.write(&v_->words->consumed[lane], 0); }
+
+private:
+    void show(stamp s) noexcept {
+        queue_words* const w = v_->words;
+        space_.write(&w->opened[active_.lane()], active_.raw);
+        space_.write(&w->adopted, s.raw);
+        space_.write(&w->open, active_.raw);  // last: whoever sees it finds the rest
+    }
+    /// Rewrites the WQEs [begin, end), published under gate `from`, in the active lane's ring.
+    void carry(gate from, std::uint64_t begin, std::uint64_t end) noexcept {
+        const lane_view& to = v_->lanes[active_.lane()];
+        for (std::uint64_t i = begin; i != end; ++i) {
+            wqe_block b = v_->lanes[from.lane()].ring.slot(from.hardware(i));
+            carry_over(b, i, active_, *v_, to);
+            to.ring.slot(active_.hardware(i)) = b;
+        }
+    }
+    void ring_bell(std::uint64_t end) noexcept {
+        const ring& r = v_->lanes[active_.lane()].ring;
+        store<order::release, scope::system>(&r.doorbell_record[send_record], encode_send_record(active_.hardware(end)));
+        store<order::release, scope::system>(r.doorbell, encode_doorbell(active_.hardware(end), active_.qpn()));
+    }
+
+    const queue_view* v_{};
+    [[no_unique_address]] Space space_{};
+    gate active_{};
+    gate opened_[max_lanes]{};
+    std::uint64_t adopted_{};
+};
+
+}  // namespace vccl::inline v0::device

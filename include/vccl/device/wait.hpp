@@ -1,0 +1,70 @@
+#pragma once
+/// \file
+/// Time and patience of device code: %globaltimer and __nanosleep in a kernel; in a host build a clock and a pass of whatever
+/// the waiter waits for, both of which a test may supply. Any thread.
+
+#include <vccl/base/config.hpp>
+
+#include <cstdint>
+#if !defined(__CUDA_ARCH__)
+#include <vccl/base/clock.hpp>
+
+#include <sched.h>
+#endif
+
+namespace vccl::inline v0::device {
+
+/// How a host build waits: `pass` is called again and again, `now` is the clock. Kernels do not look at it.
+struct host_wait {
+    void* self{};
+    void (*pass)(void* self){};
+    std::int64_t (*now)(void* self){};
+};
+
+/// Nanoseconds on the clock that deadlines are measured by.
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE std::int64_t now(const host_wait* host) noexcept {
+#if defined(__CUDA_ARCH__)
+    (void)host;
+    std::int64_t t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+#else
+    return host && host->now ? host->now(host->self) : steady_clock{}.now().count;
+#endif
+}
+
+/// One round of waiting.
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void pause(const host_wait* host) noexcept {
+#if defined(__CUDA_ARCH__)
+    (void)host;
+    __nanosleep(32);
+#else
+    if (host && host->pass)
+        host->pass(host->self);
+    else
+        ::sched_yield();
+#endif
+}
+
+/// A point in time after which a wait ends. The clock is first read when something has to be waited for.
+class deadline {
+public:
+    VCCL_HOST_DEVICE deadline(const host_wait* host, std::int64_t timeout_ns) noexcept : host_(host), left_(timeout_ns) {}
+    /// Has the time come? Reads the clock.
+    VCCL_HOST_DEVICE bool passed() noexcept {
+        const std::int64_t t = now(host_);
+        if (!begun_) {
+            begun_ = true;
+            left_ += t;
+        }
+        return t >= left_;
+    }
+    VCCL_HOST_DEVICE const host_wait* host() const noexcept { return host_; }
+
+private:
+    const host_wait* host_;
+    std::int64_t left_;  ///< the timeout; once begun, the end
+    bool begun_{};
+};
+
+}  // namespace vccl::inline v0::device

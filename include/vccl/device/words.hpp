@@ -1,0 +1,111 @@
+#pragma once
+/// \file
+/// The words that the kernels posting on a queue, the host's service and each other's threads share. Each has one writer, or
+/// is changed by read-modify-writes inside one GPU's memory only. docs/device.md says who pairs with whom.
+
+#include <vccl/device/result.hpp>
+#include <vccl/device/ring.hpp>
+#include <vccl/device/wait.hpp>
+#include <vccl/model/wire.hpp>
+
+namespace vccl::inline v0::device {
+
+inline constexpr unsigned epoch_bits = 13;
+inline constexpr std::uint16_t epoch_mask = (1u << epoch_bits) - 1;
+
+/// Where posts go now: everything that a poster must know of the present epoch, in one word, so that it is never half new.
+/// Written by the service only.
+struct gate {
+    static constexpr std::uint64_t closed_bit = 8;
+    std::uint64_t raw{};  ///< from bit 0: lane 3, closed 1, 0 4, epoch 13, 0 3, first 16, QP number 24
+
+    /// `first`: the software index that is hardware index 0 of this lane's QP.
+    VCCL_HOST_DEVICE static constexpr gate make(std::uint32_t qpn, std::uint64_t first, std::uint32_t epoch,
+                                                unsigned lane) noexcept {
+        return {std::uint64_t{qpn} << 40 | (first & 0xffff) << 24 | std::uint64_t{epoch & epoch_mask} << 8 | (lane & 7)};
+    }
+    VCCL_HOST_DEVICE constexpr std::uint32_t qpn() const noexcept { return static_cast<std::uint32_t>(raw >> 40); }
+    VCCL_HOST_DEVICE constexpr std::uint16_t first() const noexcept { return static_cast<std::uint16_t>(raw >> 24); }
+    VCCL_HOST_DEVICE constexpr std::uint16_t epoch() const noexcept { return static_cast<std::uint16_t>(raw >> 8) & epoch_mask; }
+    VCCL_HOST_DEVICE constexpr unsigned lane() const noexcept { return raw & 7; }
+    /// The lane has failed and the next one is not chosen yet: its completions are left to the service.
+    VCCL_HOST_DEVICE constexpr bool closed() const noexcept { return (raw & closed_bit) != 0; }
+    VCCL_HOST_DEVICE constexpr gate close() const noexcept { return {raw | closed_bit}; }
+    /// The hardware index of a software index: which slot of the ring it takes, and what its WQE says.
+    VCCL_HOST_DEVICE constexpr std::uint16_t hardware(std::uint64_t index) const noexcept {
+        return static_cast<std::uint16_t>(index - first());
+    }
+    friend constexpr bool operator==(const gate&, const gate&) noexcept = default;
+};
+
+/// "Everything below `index` is published, and was published last in this epoch on this lane", in one word.
+struct stamp {
+    std::uint64_t raw{};
+
+    VCCL_HOST_DEVICE static constexpr stamp make(std::uint64_t index, gate g) noexcept {
+        return {index << 16 | std::uint64_t{g.epoch()} << 3 | g.lane()};
+    }
+    VCCL_HOST_DEVICE constexpr std::uint64_t index() const noexcept { return raw >> 16; }
+    VCCL_HOST_DEVICE constexpr std::uint16_t epoch() const noexcept { return static_cast<std::uint16_t>(raw >> 3) & epoch_mask; }
+    VCCL_HOST_DEVICE constexpr unsigned lane() const noexcept { return raw & 7; }
+    friend constexpr bool operator==(const stamp&, const stamp&) noexcept = default;
+};
+inline constexpr unsigned index_bits = 48;  ///< at 10^9 WQEs a second for 78 hours, or 10^7 for a year
+
+/// In the memory of the GPU that posts (host build: the heap). Each group is on lines of its own.
+struct queue_words {
+    alignas(128) std::uint64_t reserve{};  ///< next free index. Changed by posters
+
+    alignas(128) std::uint64_t ready{};  ///< a stamp. Written by the poster whose turn it is, read by the next one
+
+    alignas(128) std::uint32_t polling{};  ///< 1 while a thread polls. Changed by pollers
+    std::uint64_t completed{};             ///< everything below is done. Written by the poller, like the rest of this group
+    std::uint64_t polled{};                ///< the gate for which it last polled
+    std::uint64_t failure{};               ///< a packed result: the first error CQE of its epoch
+    std::uint64_t consumed[max_lanes]{};   ///< CQEs taken of each lane's CQ; the service sets it to 0 with a new ring
+
+    alignas(128) std::uint64_t open{};   ///< the gate. Written by the service, like the rest of this group
+    std::uint64_t adopted{};             ///< a stamp: everything below it is on the lane of this epoch
+    std::uint64_t opened[max_lanes]{};   ///< the gate under which each lane was last open
+};
+
+/// In host memory, written by the GPU's posters and pollers, read by the service.
+struct alignas(128) kernel_words {
+    std::uint64_t rung{};     ///< a stamp: how far the doorbell has rung. Written by the poster whose turn it is
+    std::uint64_t failure{};  ///< as in queue_words, for the service. Written by the poller
+};
+
+/// In host memory, written by the host, read by waiting kernels.
+struct alignas(128) host_words {
+    std::uint64_t abort{};  ///< not 0: every wait ends with `aborted`. Written by the owner, at any time, on any thread
+};
+
+/// A lane as a poster sees it. Never changes once the queue is connected.
+struct lane_view {
+    device::ring ring{};
+    std::uint32_t local_key{};   ///< of the window that is sent from and read into
+    std::uint32_t remote_key{};  ///< of the peer's window
+    std::uint32_t signal_key{};  ///< of the peer's signal words
+    std::uint32_t scratch_key{}; ///< of `scratch`
+};
+
+/// A queue as a kernel sees it: where everything is. Read-only once connected.
+struct queue_view {
+    queue_words* words{};
+    kernel_words* told{};
+    const host_words* host{};
+    std::uint64_t* notes{};     ///< host memory, one for each slot: what the word holds once the fetch-add in it is applied
+    std::uint64_t* sums{};      ///< memory of the poster, one for each signal word: the sum of all adds. Written at one's turn
+    std::uint64_t scratch{};    ///< address of 8 registered bytes that swallow what atomics return
+    std::uint64_t window{};     ///< address of the local window
+    std::uint64_t remote{};     ///< address of the peer's window
+    std::uint64_t signals{};    ///< address of the peer's signal words
+    std::uint32_t signal_count{};
+    std::uint32_t depth_log{};
+    const host_wait* wait{};    ///< host build only
+    lane_view lanes[max_lanes]{};
+
+    VCCL_HOST_DEVICE constexpr std::uint32_t depth() const noexcept { return 1u << depth_log; }
+};
+
+}  // namespace vccl::inline v0::device
