@@ -67,7 +67,7 @@ public:
     arrival on_immediate(unsigned lane, std::uint32_t generation, immediate imm, std::uint32_t bytes, nanoseconds now,
                          std::uint64_t& s) noexcept {
         const arrival a = take(lane, generation, imm, bytes, s);
-        if (resuming_ && (a == arrival::part || a == arrival::complete)) resumed(now);
+        if (resuming_ && !this->over() && (a == arrival::part || a == arrival::complete)) resumed(now);
         return a;
     }
 

@@ -223,6 +223,7 @@ private:
 
     template <class Each>
     VCCL_COLD void on_sync(const control_message& m, nanoseconds now, Each&& each) noexcept {
+        if (this->state_ == channel_state::connecting) begin(now);  // the sync has overtaken the hello_ack
         if (m.epoch < this->epoch_) return;
         if (m.epoch == this->epoch_ && (followed_ == m.epoch || m.epoch == 1)) {
             this->io_.tell(this->message(control_kind::sync_ack, m.lane));
