@@ -121,6 +121,35 @@ TEST_CASE("at a receiver bytes count when they arrive, not again when their chun
     CHECK_EQ(t.slices().size(), 1);
 }
 
+TEST_CASE("the handler notes for how long a lane was out of use, and the trace shows it as a span") {
+    nanoseconds now{1000};
+    timeline t(now, 16, 2);
+    t.name_lane(lane_id{0}, "A.nic0.p0");
+    record_timeline<manual_clock> handler{&t, manual_clock{&now}};
+    auto tell = [&](channel_event::kind what, unsigned lane, std::int64_t at) {
+        channel_event e{};
+        e.what = what;
+        e.lane = lane_id{static_cast<std::uint8_t>(lane)};
+        e.at = nanoseconds{at};
+        handler.on_event(e);
+    };
+    tell(channel_event::kind::lane_restored, 0, 2'000);
+    tell(channel_event::kind::lane_failed, 0, 3'000);
+    tell(channel_event::kind::lane_failed, 0, 4'000);
+    tell(channel_event::kind::lane_restored, 0, 9'500);
+    tell(channel_event::kind::lane_failed, 1, 10'000);
+    tell(channel_event::kind::lane_failed, 2, 12'000);  // no room left
+    REQUIRE_EQ(t.outages().size(), 2);
+    CHECK_EQ(t.outages()[0].begin, nanoseconds{3'000});
+    CHECK_EQ(t.outages()[0].end, nanoseconds{9'500});
+    CHECK_EQ(t.outages()[1].end, nanoseconds::never());
+    const std::string trace = trace_events(t, "p");
+    const auto has = [&](const char* what) { return trace.find(what) != std::string::npos; };
+    CHECK(has(R"({"ph":"b","name":"A.nic0.p0 out of use","pid":1,"tid":1,"ts":3.000,"cat":"lane","id":"1.0"})"));
+    CHECK(has(R"({"ph":"e","name":"A.nic0.p0 out of use","pid":1,"tid":1,"ts":9.500,"cat":"lane","id":"1.0"})"));
+    CHECK(has(R"({"ph":"e","name":"lane 1 out of use","pid":1,"tid":2,"ts":12.000,"cat":"lane","id":"1.1"})"));
+}
+
 TEST_CASE("labels of marks at one time stand in rows of their own") {
     timeline t(nanoseconds{0});
     t.add_chunk({nanoseconds{0}, nanoseconds{1'000'000}, sequence{0}, 1000, lane_id{0}});

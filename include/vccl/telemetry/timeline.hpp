@@ -30,6 +30,12 @@ struct timeline_mark {
     fixed_name<96> text;
 };
 
+/// A lane that could not be used; `end` is `nanoseconds::never()` while it cannot.
+struct timeline_outage {
+    nanoseconds begin{}, end{};
+    lane_id lane{};
+};
+
 /// One chunk: it ended at `end`, and the one before it at `begin`.
 struct timeline_slice {
     nanoseconds begin{}, end{};
@@ -48,6 +54,7 @@ public:
         : origin_(origin), bins_(bin_count * max_lanes) {
         slices_.reserve(slice_capacity);
         marks_.reserve(mark_capacity);
+        outages_.reserve(mark_capacity);
     }
 
     void name_lane(lane_id lane, std::string_view name) noexcept {
@@ -87,6 +94,17 @@ public:
             ++dropped_marks_;
     }
 
+    /// Effects: the lane is out of use from now on; when there is no room for that, nothing. And: it is usable again.
+    void lose_lane(lane_id lane, nanoseconds at) noexcept {
+        see(at);
+        if (lane.value < max_lanes && !open_outage(lane) && outages_.size() < outages_.capacity())
+            outages_.push_back({at, nanoseconds::never(), lane});
+    }
+    void regain_lane(lane_id lane, nanoseconds at) noexcept {
+        see(at);
+        if (timeline_outage* o = open_outage(lane)) o->end = at;
+    }
+
     nanoseconds origin() const noexcept { return origin_; }
     /// The latest time that was seen.
     nanoseconds end() const noexcept { return end_; }
@@ -101,10 +119,17 @@ public:
     std::string_view name(lane_id lane) const noexcept { return names_[lane.value].view(); }
     const std::vector<timeline_slice>& slices() const noexcept { return slices_; }
     const std::vector<timeline_mark>& marks() const noexcept { return marks_; }
+    const std::vector<timeline_outage>& outages() const noexcept { return outages_; }
     std::uint64_t dropped_slices() const noexcept { return dropped_slices_; }
     std::uint64_t dropped_marks() const noexcept { return dropped_marks_; }
 
 private:
+    timeline_outage* open_outage(lane_id lane) noexcept {
+        for (timeline_outage& o : outages_)
+            if (o.lane == lane && o.end == nanoseconds::never()) return &o;
+        return nullptr;
+    }
+
     void see(nanoseconds at) noexcept {
         if (at > end_) end_ = at;
         while ((at - origin_) / width_.count >= nanoseconds{bin_count}) halve();
@@ -142,6 +167,7 @@ private:
     std::vector<std::uint64_t> bins_;
     std::vector<timeline_slice> slices_;
     std::vector<timeline_mark> marks_;
+    std::vector<timeline_outage> outages_;
     fixed_name<48> names_[max_lanes]{};
     bool used_[max_lanes]{};
     std::uint64_t dropped_slices_{}, dropped_marks_{};
@@ -183,14 +209,20 @@ struct record_timeline {
             line->add_mark(m);
         };
         switch (e.what) {
-            case kind::lane_failed: mark(mark_kind::fault, e.lane, "fault on "); break;
+            case kind::lane_failed:
+                line->lose_lane(e.lane, e.at);
+                mark(mark_kind::fault, e.lane, "fault on ");
+                break;
             case kind::failed_over:
                 last_bytes = last_chunk = e.at;
                 mark(mark_kind::failover, e.to, "failed over to ");
                 break;
             case kind::failed_back: mark(mark_kind::failback, e.to, "back on "); break;
             case kind::suspended: mark(mark_kind::fault, e.lane, "no lane left after "); break;
-            case kind::lane_restored: mark(mark_kind::note, e.lane, "again usable: "); break;
+            case kind::lane_restored:
+                line->regain_lane(e.lane, e.at);
+                mark(mark_kind::note, e.lane, "again usable: ");
+                break;
             default: break;
         }
     }

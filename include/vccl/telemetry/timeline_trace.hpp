@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Timelines as a trace for Perfetto (ui.perfetto.dev) and chrome://tracing: a process for each timeline, a track for
-/// each lane, chunks as slices, failovers as instants, throughput as a counter. Called after the transfer, any thread.
+/// each lane, chunks as slices, failovers as instants, outages of lanes as spans, throughput as a counter. Called after the transfer, any thread.
 /// Source: the JSON form of the Trace Event Format.
 
 #include <vccl/telemetry/timeline.hpp>
@@ -35,14 +35,20 @@ public:
         for (std::uint8_t l = 0; l < max_lanes; ++l) {
             const lane_id lane{l};
             if (t.name(lane).empty() && !t.used(lane)) continue;
-            metadata("thread_name", pid, track(lane),
-                     t.name(lane).empty() ? "lane " + std::to_string(l) : std::string(t.name(lane)));
+            metadata("thread_name", pid, track(lane), lane_name(t, lane));
         }
         for (const timeline_slice& s : t.slices())
             event("X", "chunk " + std::to_string(s.sequence.value), pid, track(s.lane), s.begin,
                   ",\"dur\":" + micros(s.end - s.begin) + ",\"args\":{\"sequence\":" + std::to_string(s.sequence.value) +
                       ",\"bytes\":" + std::to_string(s.bytes) + "}");
         for (const timeline_mark& m : t.marks()) event("i", m.text.view(), pid, track(m.lane), m.at, ",\"s\":\"p\"");
+        for (const timeline_outage& o : t.outages()) {
+            const std::string id =
+                ",\"cat\":\"lane\",\"id\":\"" + std::to_string(pid) + "." + std::to_string(o.lane.value) + "\"";
+            const std::string name = lane_name(t, o.lane) + " out of use";
+            event("b", name, pid, track(o.lane), o.begin, id);
+            event("e", name, pid, track(o.lane), o.end < t.end() ? o.end : t.end(), id);
+        }
         counter(pid, t);
         if (t.dropped_slices() != 0)
             event("i", std::to_string(t.dropped_slices()) + " more chunks are not shown", pid, 1, t.end(), ",\"s\":\"p\"");
@@ -52,6 +58,9 @@ public:
 
 private:
     static unsigned track(lane_id lane) { return lane.value + 1U; }
+    static std::string lane_name(const timeline& t, lane_id lane) {
+        return t.name(lane).empty() ? "lane " + std::to_string(lane.value) : std::string(t.name(lane));
+    }
 
     /// The format counts microseconds; three decimals keep the nanoseconds.
     static std::string micros(nanoseconds t) {
@@ -82,8 +91,7 @@ private:
                 const lane_id lane{l};
                 if (!t.used(lane)) continue;
                 const double rate = static_cast<double>(t.bytes_in(b, lane)) * 1e9 / static_cast<double>(t.bin_width().count);
-                values += (values.empty() ? "" : ",") +
-                          json_string(t.name(lane).empty() ? "lane " + std::to_string(l) : std::string(t.name(lane))) + ":" +
+                values += (values.empty() ? "" : ",") + json_string(lane_name(t, lane)) + ":" +
                           std::to_string(static_cast<std::uint64_t>(rate / 1e6));
             }
             if (values == before) continue;
