@@ -88,6 +88,7 @@ enum class subject : std::uint8_t {
     qps,             ///< of a lane
     lanes,
     stripes,         ///< of a channel
+    slice,           ///< bytes of a staged message that travel together
     link,            ///< `link_layer` of a lane's port
     rail,            ///< of a lane's port
 };

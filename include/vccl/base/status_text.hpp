@@ -111,6 +111,7 @@ inline std::string numbers_text(const status& s) {
         case subject::qps: return both("QPs a lane");
         case subject::lanes: return both("lanes");
         case subject::stripes: return both("stripes");
+        case subject::slice: return both("bytes a slice");
         case subject::link: return both("link layer");
         case subject::rail: return both("rail");
     }

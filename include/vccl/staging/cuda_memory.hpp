@@ -1,0 +1,56 @@
+#pragma once
+/// \file
+/// GPU memory registered directly, through a dma-buf, so that the NIC reads and writes it (GPUDirect RDMA) and nothing is
+/// staged. Set-up thread. Not run on hardware.
+
+#include <vccl/host/context.hpp>
+#include <vccl/staging/cuda_engine.hpp>
+
+#include <unistd.h>
+
+namespace vccl::inline v0 {
+
+/// A registration of GPU memory, and the dma-buf behind it: ports that the context opens later need it, too.
+class device_memory {
+public:
+    device_memory(memory m, int fd) noexcept : memory_(std::move(m)), fd_(fd) {}
+    device_memory(device_memory&& o) noexcept : memory_(std::move(o.memory_)), fd_(std::exchange(o.fd_, -1)) {}
+    device_memory(const device_memory&) = delete;
+    ~device_memory() {
+        memory_ = memory{};
+        if (fd_ >= 0) (void)::close(fd_);
+    }
+    memory& operator*() noexcept { return memory_; }
+    memory* operator->() noexcept { return &memory_; }
+
+private:
+    memory memory_;
+    int fd_;
+};
+
+/// Registers [p, p + bytes) of GPU memory with every port of the context; a receive there counts only once it is flushed.
+/// Errors: unsupported if the backend, the driver or the GPU has no dma-buf: use staging; otherwise as registering host memory.
+template <verbs_backend B>
+VCCL_COLD result<device_memory> register_device(host_context<B>& context, void* p, std::uint64_t bytes) {
+    if constexpr (!B::capabilities.dmabuf) {
+        return errc::unsupported;
+    } else {
+        using range_handle = CUresult (*)(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long);
+        const auto range = detail::driver_function<detail::address_range>("cuMemGetAddressRange");
+        const auto handle = detail::driver_function<range_handle>("cuMemGetHandleForAddressRange");
+        if (!range || !handle) return errc::unsupported;
+        const auto at = reinterpret_cast<CUdeviceptr>(p);
+        CUdeviceptr base{};
+        std::size_t size{};
+        if (range(&base, &size, at) != CUDA_SUCCESS) return errc::invalid_argument;
+        if (bytes > size - (at - base)) return errc::out_of_range;
+        int fd = -1;
+        if (handle(&fd, base, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) return errc::unsupported;
+        auto m = context.register_dmabuf(fd, at - base, at, bytes);
+        if (m) return device_memory(std::move(*m), fd);
+        (void)::close(fd);
+        return m.error();
+    }
+}
+
+}  // namespace vccl::inline v0
