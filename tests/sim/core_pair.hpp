@@ -125,6 +125,7 @@ private:
     void cut_oob(bool cut) {
         if (c_.net.oob_cut == cut) return;
         c_.net.oob_cut = cut;
+        cut_at_ = c_.now;
         for (unsigned e = 0; e < 2; ++e)
             on(e, [&](auto& x) {
                 x.telling(cut ? told::oob_down : told::oob_up, most_lanes,
@@ -245,6 +246,8 @@ private:
             if (c_.now - begun_ < (why == errc::peer_lost ? nanoseconds{5'000'000'000} : nanoseconds{30'000'000'000}))
                 c_.broke("the channel gave up before its deadline");
         }
+        if (t.state() == channel_state::closed && !r.over() && !(c_.net.oob_cut && c_.now - cut_at_ >= peer_grace))
+            c_.broke("G4: the sender closed, and the receiver was not told");
         early_ = early_ || (!parting_ && (t.over() || r.over()));
     }
 
@@ -329,7 +332,7 @@ private:
     common c_;
     std::unique_ptr<sender_side> tx_;
     std::unique_ptr<receiver_side> rx_;
-    nanoseconds begun_{1'000'000};
+    nanoseconds begun_{1'000'000}, cut_at_{};
     std::uint32_t epochs_[2]{};
     bool early_{}, parting_{};
 };

@@ -168,7 +168,7 @@ public:
         }
         last_tick_ = now;
         // Everything is acknowledged and the peer has gone home: that is an orderly end, too.
-        if (parting_ && !this->oob_up_ && !outstanding()) {
+        if (parting_ && !outstanding() && !this->oob_up_ && now - this->oob_lost_at_ >= this->oob_grace_) {
             this->close(now);
             return;
         }
