@@ -1,0 +1,55 @@
+// The network over the software RNIC: every rank is a host of one fabric in shared memory, which another program has made.
+// Its NICs read and write with this process's processor, so they reach no GPU memory; NCCL copies through host buffers.
+#include "network_of.hpp"
+
+#include <vccl/verbs/soft.hpp>
+
+namespace nccl_net {
+
+namespace {
+
+using vccl::verbs::soft_fabric;
+
+soft_fabric find(const settings& s) {
+    if (s.fabric.empty() || s.host.empty())
+        throw network_error(
+            "VCCL_NET_BACKEND=soft needs VCCL_NET_FABRIC, the name of a running fabric, and VCCL_NET_HOST, a host of it");
+    auto found = soft_fabric::attach(s.fabric);
+    if (!found)
+        throw network_error("cannot use the software fabric \"" + s.fabric + "\": " + vccl::describe(found.error()) +
+                            "; nccl_net_fabric makes one");
+    return std::move(*found);
+}
+
+vccl::host_id place(const soft_fabric& f, const settings& s) {
+    const auto host = f.shape().find_host(s.host);
+    if (host) return *host;
+    std::string known;
+    for (const auto& h : f.shape().hosts) known += " " + std::string(h.name.view());
+    throw network_error("the fabric has no host \"" + s.host + "\"; there are:" + known);
+}
+
+vccl::verbs::soft open(soft_fabric& f, const settings& s) {
+    auto host = f.host(s.host);
+    if (!host) throw network_error("cannot be host \"" + s.host + "\": " + vccl::describe(host.error()));
+    return std::move(*host);
+}
+
+class soft_network final : public network_of<vccl::verbs::soft> {
+public:
+    soft_network(const settings& s, soft_fabric fabric)
+        : network_of(s, open(fabric, s), fabric.shape(), place(fabric, s)), fabric_(std::move(fabric)) {}
+
+private:
+    soft_fabric fabric_;
+};
+
+}  // namespace
+
+std::unique_ptr<network> make_soft_network(const settings& s) {
+    settings mine = s;
+    if (mine.address.empty()) mine.address = "127.0.0.1";  // a fabric is one machine
+    return std::make_unique<soft_network>(mine, find(s));
+}
+
+}  // namespace nccl_net

@@ -1,0 +1,346 @@
+// libnccl-net-vccl.so: the tables that NCCL looks for, and nothing but what turns NCCL's calls into ours. No exception leaves
+// here and nothing ends the process: what goes wrong is a line in NCCL's log and an error code.
+#include "network.hpp"
+
+#include <vccl/base/status_text.hpp>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace nccl_net {
+
+namespace {
+
+/// The process's network: made by the first init(), ended by the last finalize() or, where NCCL has none, at exit.
+struct plugin_state {
+    std::mutex mutex;
+    std::unique_ptr<network> net;
+    unsigned users{};
+
+    /// Effects: gives closed connections time to say goodbye, and lets go of everything unless NCCL still uses it.
+    void end() noexcept {
+        constexpr vccl::nanoseconds patience{1'000'000'000};
+        if (!net) return;
+        net->closer().stop(patience);
+        if (net->idle()) net.reset();
+    }
+};
+
+/// Never destroyed: NCCL's threads may still run while the process exits.
+plugin_state& state() {
+    static plugin_state* const only = [] {
+        (void)std::atexit([] {
+            const std::scoped_lock lock(state().mutex);
+            nccl_log.store(nullptr);
+            state().end();
+        });
+        return new plugin_state;
+    }();
+    return *only;
+}
+
+template <class F>
+code guarded(const F& f) noexcept {
+    try {
+        return f();
+    } catch (const settings_error& e) {
+        warn(e.what());
+        return code::invalid_usage;
+    } catch (const std::exception& e) {
+        try {
+            warn(e.what());
+        } catch (...) {  // no memory left for the line either
+        }
+        return code::system_error;
+    }
+}
+
+code failed(const char* what, const vccl::status& why) {
+    warn(std::string(what) + ": " + vccl::describe(why));
+    return why.code == vccl::errc::invalid_argument ? code::internal_error : code::system_error;
+}
+
+// --- what all versions share -----------------------------------------------------------------------------------------
+
+code begin(nccl_abi::logger log) noexcept {
+    return guarded([&] {
+        nccl_log.store(log, std::memory_order_release);
+        plugin_state& s = state();
+        const std::scoped_lock lock(s.mutex);
+        ++s.users;
+        if (s.net) return code::success;
+        const settings chosen = read_settings();
+        s.net = chosen.backend == "soft" ? make_soft_network(chosen) : make_ibv_network(chosen);
+        std::string names;
+        for (const device& d : s.net->devices()) names += " " + d.name;
+        info("backend " + chosen.backend + ", ports" + names + ", backup " +
+             std::string(backup_words[static_cast<std::size_t>(chosen.backup)]) + ", " + std::to_string(chosen.qps) +
+             " QPs a lane" +
+             ((s.net->pointers() & nccl_abi::pointer_cuda) != 0 ? ", GPU memory directly" : ", GPU memory through the host's"));
+        return code::success;
+    });
+}
+
+code finalize(void*) noexcept {
+    return guarded([] {
+        plugin_state& s = state();
+        const std::scoped_lock lock(s.mutex);
+        if (s.users == 0) return code::internal_error;
+        if (--s.users == 0) s.end();
+        return code::success;
+    });
+}
+
+network& net() { return *state().net; }
+bool valid(int device) { return state().net && device >= 0 && static_cast<std::size_t>(device) < net().devices().size(); }
+
+code devices(int* count) noexcept {
+    if (!state().net) return code::internal_error;
+    *count = static_cast<int>(net().devices().size());
+    return code::success;
+}
+
+template <class Properties>
+code get_properties(int dev, Properties* out) noexcept {
+    if (!valid(dev)) return code::internal_error;
+    const device& d = net().devices()[static_cast<std::size_t>(dev)];
+    *out = Properties{};
+    out->name = const_cast<char*>(d.name.c_str());
+    out->pci_path = d.pci_path.empty() ? nullptr : const_cast<char*>(d.pci_path.c_str());
+    out->guid = d.nic;
+    out->pointers = net().pointers();
+    out->registration_is_global = 1;
+    out->mbit_per_second = static_cast<int>(d.mbit_per_second);
+    out->port = static_cast<int>(d.port);
+    out->max_comms = 1 << 16;
+    out->max_recvs = static_cast<int>(max_group);
+    if constexpr (requires { out->fused; }) {
+        out->fused.count = 1;
+        out->fused.devices[0] = dev;
+        out->max_p2p_bytes = out->max_collective_bytes = vccl::endpoint_options{}.max_chunk;
+    }
+    if constexpr (requires { out->max_multi_request; }) out->max_multi_request = 1;
+    if constexpr (requires { out->rail; }) {
+        out->rail = static_cast<std::int16_t>(d.rail);
+        out->plane = nccl_abi::no_rail;
+    }
+    return code::success;
+}
+
+code listen(int dev, void* where, void** out) noexcept {
+    return guarded([&] {
+        if (!valid(dev)) return code::internal_error;
+        handle h{};
+        *out = net().listen(dev, h).release();
+        std::memset(where, 0, nccl_abi::handle_bytes);
+        std::memcpy(where, &h, sizeof h);
+        return code::success;
+    });
+}
+
+code connect(int dev, void* where, void** out) noexcept {
+    *out = nullptr;
+    return guarded([&] {
+        if (!valid(dev)) return code::internal_error;
+        handle h;
+        std::memcpy(&h, where, sizeof h);
+        if (h.magic != handle::magic_value || h.version != introduction_version) {
+            warn("the other rank listens with another net plugin, or another version of this one; give all ranks the same");
+            return code::invalid_usage;
+        }
+        std::unique_ptr<send_comm> made;
+        const code c = net().connect(dev, h, made);
+        if (made) {
+            net().closer().look_after(*made);
+            *out = static_cast<comm*>(made.release());
+        }
+        return c;
+    });
+}
+
+code accept(void* from, void** out, void**) noexcept {
+    *out = nullptr;
+    return guarded([&] {
+        std::unique_ptr<recv_comm> made;
+        const code c = static_cast<listener*>(from)->accept(made);
+        if (made) {
+            net().closer().look_after(*made);
+            *out = static_cast<comm*>(made.release());
+        }
+        return c;
+    });
+}
+
+code register_memory(void*, void* data, std::size_t bytes, int pointer, void** out) noexcept {
+    return guarded([&] {
+        if ((net().pointers() & pointer) == 0) {
+            warn("cannot register GPU memory: this backend was said to take host memory only");
+            return code::internal_error;
+        }
+        auto r = net().register_memory(data, bytes, pointer != nccl_abi::pointer_host);
+        if (!r) return failed("cannot register memory", r.error());
+        *out = *r;
+        return code::success;
+    });
+}
+
+code register_dmabuf(void*, void* data, std::size_t bytes, int, std::uint64_t offset, int fd, void** out) noexcept {
+    return guarded([&] {
+        auto r = net().register_dmabuf(data, bytes, offset, fd);
+        if (!r) return failed("cannot register GPU memory through a dma-buf", r.error());
+        *out = *r;
+        return code::success;
+    });
+}
+
+code deregister(void* user, void* memory) noexcept {
+    return guarded([&] {
+        const bool ours = net().deregister(static_cast<registration*>(memory), *static_cast<comm*>(user));
+        return ours ? code::success : code::internal_error;
+    });
+}
+
+vccl::memory_view piece(void* memory, const void* data, std::size_t bytes) {
+    return memory ? static_cast<const registration*>(memory)->view(data, bytes) : vccl::memory_view{};
+}
+
+code isend(void* to, void* data, std::size_t bytes, int tag, void* memory, void** out) noexcept {
+    auto& c = static_cast<send_comm&>(*static_cast<comm*>(to));
+    const std::scoped_lock lock(c.mutex);
+    c.attended.store(true, std::memory_order_relaxed);
+    request* r = nullptr;
+    const code result = c.isend(bytes ? piece(memory, data, bytes) : vccl::memory_view{}, tag, &r);
+    *out = r;
+    return result;
+}
+
+template <class Size>
+code irecv(void* from, int n, void** data, Size* sizes, int* tags, void** memory, void** out) noexcept {
+    *out = nullptr;
+    if (n < 1 || n > static_cast<int>(max_group)) return code::internal_error;
+    vccl::memory_view rooms[max_group];
+    for (int i = 0; i < n; ++i) rooms[i] = piece(memory[i], data[i], static_cast<std::size_t>(sizes[i]));
+    auto& c = static_cast<recv_comm&>(*static_cast<comm*>(from));
+    const std::scoped_lock lock(c.mutex);
+    c.attended.store(true, std::memory_order_relaxed);
+    request* r = nullptr;
+    const code result = c.irecv(n, rooms, tags, &r);
+    *out = r;
+    return result;
+}
+
+/// Nothing to be done: bytes in GPU memory were flushed before they counted as received.
+code iflush(void*, int, void**, int*, void**, void** out) noexcept {
+    *out = nullptr;
+    return code::success;
+}
+
+code test(void* what, int* done, int* sizes) noexcept {
+    auto* r = static_cast<request*>(what);
+    *done = 0;
+    if (!r) return code::internal_error;
+    const std::scoped_lock lock(r->owner->mutex);
+    if (!r->used) return code::internal_error;
+    r->owner->attended.store(true, std::memory_order_relaxed);
+    return r->owner->test(*r, done, sizes);
+}
+
+code close_comm(void* what) noexcept {
+    return guarded([&] {
+        net().closer().part_with(keeper::owned_comm(static_cast<comm*>(what)));
+        return code::success;
+    });
+}
+
+code close_listen(void* what) noexcept {
+    delete static_cast<listener*>(what);
+    return code::success;
+}
+
+// --- where the versions differ ----------------------------------------------------------------------------------------
+
+code connect_plain(int dev, void* where, void** out, void**) noexcept { return connect(dev, where, out); }
+code connect_configured(int dev, nccl_abi::comm_config*, void* where, void** out, void**) noexcept {
+    return connect(dev, where, out);
+}
+code connect_in_context(void*, int dev, void* where, void** out, void**) noexcept { return connect(dev, where, out); }
+code listen_in_context(void*, int dev, void* where, void** out) noexcept { return listen(dev, where, out); }
+
+code begin_with_profiler(nccl_abi::logger log, nccl_abi::profiler) noexcept { return begin(log); }
+code begin_context(void** context, std::uint64_t, nccl_abi::comm_config*, nccl_abi::logger log, nccl_abi::profiler) noexcept {
+    *context = nullptr;
+    return begin(log);
+}
+
+code isend_int(void* to, void* data, int bytes, int tag, void* memory, void** out) noexcept {
+    if (bytes < 0) return code::internal_error;
+    return isend(to, data, static_cast<std::size_t>(bytes), tag, memory, out);
+}
+code isend_event(void* to, void* data, std::size_t bytes, int tag, void* memory, void*, void** out) noexcept {
+    return isend(to, data, bytes, tag, memory, out);
+}
+code irecv_events(void* from, int n, void** data, std::size_t* sizes, int* tags, void** memory, void**, void** out) noexcept {
+    return irecv(from, n, data, sizes, tags, memory, out);
+}
+
+constexpr const char* plugin_name = "VCCL";
+
+template <class Properties>
+constexpr nccl_abi::net_with_context<Properties> with_context{plugin_name,
+                                                              begin_context,
+                                                              devices,
+                                                              get_properties<Properties>,
+                                                              listen_in_context,
+                                                              connect_in_context,
+                                                              accept,
+                                                              register_memory,
+                                                              register_dmabuf,
+                                                              deregister,
+                                                              isend_event,
+                                                              irecv_events,
+                                                              iflush,
+                                                              test,
+                                                              close_comm,
+                                                              close_comm,
+                                                              close_listen,
+                                                              nullptr,
+                                                              nullptr,
+                                                              nullptr,
+                                                              finalize,
+                                                              nullptr};
+
+}  // namespace
+
+}  // namespace nccl_net
+
+#define NCCL_NET_TABLE extern "C" __attribute__((visibility("default"))) const
+
+using namespace nccl_net;
+
+NCCL_NET_TABLE nccl_abi::net_v8 ncclNetPlugin_v8{
+    plugin_name,     begin,         devices,    get_properties<nccl_abi::properties_v8>,
+    listen,          connect_plain, accept,     register_memory,
+    register_dmabuf, deregister,    isend_int,  irecv<int>,
+    iflush,          test,          close_comm, close_comm,
+    close_listen,    nullptr,       nullptr};
+
+NCCL_NET_TABLE nccl_abi::net_v9 ncclNetPlugin_v9{
+    plugin_name,     begin,         devices,    get_properties<nccl_abi::properties_v9>,
+    listen,          connect_plain, accept,     register_memory,
+    register_dmabuf, deregister,    isend,      irecv<std::size_t>,
+    iflush,          test,          close_comm, close_comm,
+    close_listen,    nullptr,       nullptr,    nullptr};
+
+NCCL_NET_TABLE nccl_abi::net_v10 ncclNetPlugin_v10{plugin_name,     begin_with_profiler,
+                                                   devices,         get_properties<nccl_abi::properties_v9>,
+                                                   listen,          connect_configured,
+                                                   accept,          register_memory,
+                                                   register_dmabuf, deregister,
+                                                   isend_event,     irecv_events,
+                                                   iflush,          test,
+                                                   close_comm,      close_comm,
+                                                   close_listen,    nullptr,
+                                                   nullptr,         nullptr};
+
+NCCL_NET_TABLE nccl_abi::net_v11 ncclNetPlugin_v11 = with_context<nccl_abi::properties_v11>;
+NCCL_NET_TABLE nccl_abi::net_v12 ncclNetPlugin_v12 = with_context<nccl_abi::properties_v12>;
