@@ -37,8 +37,8 @@ vccl::verbs::soft open(soft_fabric& f, const settings& s) {
 
 class soft_network final : public network_of<vccl::verbs::soft> {
 public:
-    soft_network(const settings& s, soft_fabric fabric)
-        : network_of(s, open(fabric, s), fabric.shape(), place(fabric, s)), fabric_(std::move(fabric)) {}
+    soft_network(const settings& s, soft_fabric fabric, vccl::host_id host)
+        : network_of(s, open(fabric, s), fabric.shape(), host), fabric_(std::move(fabric)) {}
 
 private:
     soft_fabric fabric_;
@@ -49,7 +49,9 @@ private:
 std::unique_ptr<network> make_soft_network(const settings& s) {
     settings mine = s;
     if (mine.address.empty()) mine.address = "127.0.0.1";  // a fabric is one machine
-    return std::make_unique<soft_network>(mine, find(s));
+    soft_fabric fabric = find(s);
+    const vccl::host_id host = place(fabric, s);
+    return std::make_unique<soft_network>(mine, std::move(fabric), host);
 }
 
 }  // namespace nccl_net

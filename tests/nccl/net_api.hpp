@@ -63,13 +63,13 @@ net_api bind(const Table* t, void** context) {
         *out = widened(p);
         return c;
     };
-    n.listen = [t, context](int dev, void* handle, void** out) {
+    n.listen = [=](int dev, void* handle, void** out) {
         if constexpr (requires { t->finalize; })
             return t->listen(*context, dev, handle, out);
         else
             return t->listen(dev, handle, out);
     };
-    n.connect = [t, context](int dev, void* handle, void** out) {
+    n.connect = [=](int dev, void* handle, void** out) {
         nccl_abi::comm_config config{-1};
         if constexpr (requires { t->finalize; })
             return t->connect(*context, dev, handle, out, nullptr);

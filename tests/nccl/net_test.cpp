@@ -248,8 +248,9 @@ TEST_CASE("A rank leaves with requests on their way: it ends, and the other gets
 TEST_CASE("Ranks with other settings are refused, at both ends, with the reason") {
     const std::map<std::string, std::string> differences{
         {"VCCL_NET_QPS", "2"}, {"VCCL_NET_BACKUP", "none"}, {"VCCL_NET_LANES", "1"}};
-    for (const auto& [name, value] : differences) {
-        CAPTURE(name);
+    for (const auto& difference : differences) {
+        const auto& [name, value] = difference;
+        CAPTURE(difference.first);
         const ending e = play({.mode = "connect", .only_b = {{name, value}}});
         CHECK_MESSAGE(e.a_says("RESULT error 5"), e.text_a);
         CHECK_MESSAGE(e.b_says("RESULT error 5"), e.text_b);
@@ -280,11 +281,11 @@ TEST_CASE("What the environment asks for and cannot be had is said, with what to
         {"nccl_net_fabric makes one", {{"VCCL_NET_FABRIC", "nobody-made-this"}}},
         {"is no IP address", {{"VCCL_NET_ADDRESS", "somewhere"}}},
     };
-    for (const auto& [line, set] : asked) {
-        CAPTURE(line);
-        const ending e = play({.mode = "connect", .both = set});
+    for (const auto& wish : asked) {
+        CAPTURE(wish.first);
+        const ending e = play({.mode = "connect", .both = wish.second});
         CHECK_MESSAGE(e.a_says("RESULT error"), e.text_a);
-        CHECK_MESSAGE(e.a_says(line), e.text_a);
+        CHECK_MESSAGE(e.a_says(wish.first), e.text_a);
     }
 }
 
