@@ -147,7 +147,8 @@ private:
             if (!failed_) stop();
             return;
         }
-        consumer_.complete({view().qpn, p.opcode, p.bytes, p.why, p.vendor}, p.index);
+        const cqe_body body{view().qpn, p.opcode, p.bytes, p.why, p.vendor};  // named, or nvcc 13 loses the braces
+        consumer_.complete(body, p.index);
     }
     VCCL_COLD void stop() noexcept {
         failed_ = true;
