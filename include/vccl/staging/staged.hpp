@@ -54,6 +54,8 @@ public:
     /// own number is in `detail`).
     status health() const noexcept { return why_ ? endpoint_.health() : why_; }
     bool connected() const noexcept { return endpoint_.connected(); }
+    /// Effects: ends the channel at both ends and lets go of the streams that wait here; nothing more ends.
+    void abort() noexcept { give_up(errc::aborted); }
     /// The next number that will be given, and below which all messages have ended.
     sequence next() const noexcept { return sequence{tail_}; }
     bool ended(sequence m) const noexcept { return ended_ > m.value; }
