@@ -3,12 +3,16 @@
 ///
 ///     vccl-fabric status                    vccl-fabric loss A.nic0.p0 5%
 ///     vccl-fabric down A.nic0.p0            vccl-fabric flap A.nic0.p0 5ms 5ms 10x
+///     vccl-fabric watch                     vccl-fabric watch --once -i 0.1
+
+#include "fabric_watch.hpp"
 
 #include <vccl/base/status_text.hpp>
-#include <vccl/verbs/soft.hpp>
 
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -42,70 +46,31 @@ int complain(const std::string& what) {
     return 1;
 }
 
-/// "1.50 GB/s"
-std::string rate_text(double bytes_per_second) {
-    char out[32];
-    if (bytes_per_second >= 1e9)
-        std::snprintf(out, sizeof out, "%.2f GB/s", bytes_per_second * 1e-9);
-    else if (bytes_per_second >= 1e6)
-        std::snprintf(out, sizeof out, "%.1f MB/s", bytes_per_second * 1e-6);
-    else
-        std::snprintf(out, sizeof out, "%.1f kB/s", bytes_per_second * 1e-3);
-    return out;
-}
-
-std::string faults_text(std::uint32_t faults) {
-    using namespace verbs::soft_detail;
-    static constexpr struct {
-        std::uint32_t bit;
-        const char* name;
-    } names[] = {{fault_loss, "loss"},         {fault_duplicate, "dup"},     {fault_reorder, "reorder"},
-                 {fault_delay, "delay"},       {fault_hang, "hang"},         {fault_drop_acks, "drop-acks"},
-                 {fault_no_event, "no-event"}, {fault_flush, "fail-flush"},  {fault_partial, "partial"},
-                 {fault_error_once, "error"},  {fault_active_twice, "twice"}};
-    std::string out;
-    for (const auto& n : names)
-        if ((faults & n.bit) != 0) out.append(out.empty() ? "" : ",").append(n.name);
-    return out.empty() ? "-" : out;
-}
-
-/// One line a port; with the rates since `before` when there is one.
-void print(const std::vector<verbs::soft_port_status>& rows, const std::vector<verbs::soft_port_status>* before, double seconds) {
-    std::printf("%-14s %4s  %-12s %-10s %12s %12s %9s %5s  %s\n", "PORT", "RAIL", "STATE", "LIMIT", before ? "OUT" : "OUT MB",
-                before ? "IN" : "IN MB", "DROPPED", "DOWNS", "FAULTS");
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const auto& p = rows[i];
-        const char* state = !p.up ? "down" : !p.cable ? "no cable" : !p.switch_up ? "switch down" : "active";
-        const auto flow = [&](std::uint64_t now, std::uint64_t then) {
-            if (before) return rate_text(static_cast<double>(now - then) / seconds);
-            char out[32];
-            std::snprintf(out, sizeof out, "%.1f", static_cast<double>(now) * 1e-6);
-            return std::string(out);
-        };
-        std::printf("%-14.*s %4u  %-12s %-10s %12s %12s %9llu %5u  %s\n", static_cast<int>(p.name.view().size()),
-                    p.name.view().data(), p.rail.value, state,
-                    p.bytes_per_second ? rate_text(static_cast<double>(p.bytes_per_second)).c_str() : "-",
-                    flow(p.bytes_out, before ? (*before)[i].bytes_out : 0).c_str(),
-                    flow(p.bytes_in, before ? (*before)[i].bytes_in : 0).c_str(), static_cast<unsigned long long>(p.dropped),
-                    p.downs, faults_text(p.faults).c_str());
-    }
-    std::fflush(stdout);
-}
-
 void pause_for(nanoseconds t) {
     const timespec wanted{static_cast<time_t>(t.count / 1'000'000'000), static_cast<long>(t.count % 1'000'000'000)};
     ::nanosleep(&wanted, nullptr);
 }
 
-void watch(const soft_fabric& fabric, double interval, unsigned count) {
-    auto before = fabric.status();
-    for (unsigned i = 0; count == 0 || i < count; ++i) {
-        const auto start = fabric.now();
+volatile std::sig_atomic_t interrupted = 0;
+
+/// Looks every `interval` seconds, `count` times (0: until stopped). On a terminal the view stays in its place, on a screen of
+/// its own that Ctrl-C leaves; elsewhere one view follows the other.
+void watch(const soft_fabric& fabric, const std::string& name, double interval, unsigned count) {
+    const bool live = ::isatty(STDOUT_FILENO) == 1 && count != 1;
+    struct sigaction stop {};
+    stop.sa_handler = [](int) { interrupted = 1; };
+    ::sigaction(SIGINT, &stop, nullptr);
+    ::sigaction(SIGTERM, &stop, nullptr);
+    vccl_fabric::watch_view view(name);
+    view.look(fabric.status(), fabric.now());
+    if (live) std::fputs("\x1b[?1049h\x1b[?25l", stdout);
+    for (unsigned i = 0; (count == 0 || i < count) && !interrupted; ++i) {
         pause_for({static_cast<std::int64_t>(interval * 1e9)});
-        const auto rows = fabric.status();
-        print(rows, &before, static_cast<double>((fabric.now() - start).count) * 1e-9);
-        before = rows;
+        view.look(fabric.status(), fabric.now());
+        std::printf("%s%s%s", live ? "\x1b[H\x1b[J" : "", view.text().c_str(), live ? "Ctrl-C ends the watch\n" : "");
+        std::fflush(stdout);
     }
+    if (live) std::fputs("\x1b[?25h\x1b[?1049l", stdout);
 }
 
 /// What is wrong with a command, and with which of its words.
@@ -151,9 +116,9 @@ int run(const std::string& wanted, const std::vector<std::string>& command, doub
     if (command[0] == "status" || command[0] == "watch") {
         if (command.size() != 1) return complain("'" + command[0] + "' takes no further words");
         if (command[0] == "status")
-            print(fabric->status(), nullptr, 0);
+            std::fputs(vccl_fabric::status_text(fabric->status()).c_str(), stdout);
         else
-            watch(*fabric, interval, count);
+            watch(*fabric, name, interval, count);
         return 0;
     }
     std::string line;
@@ -175,6 +140,8 @@ int main(int argc, char** argv) {
     app.add_option("--fabric,-f", fabric, "Name of the fabric; default: the only running one");
     app.add_option("--interval,-i", interval, "watch: seconds between two looks")->check(CLI::Range(0.01, 3600.0));
     app.add_option("--count,-n", count, "watch: how many looks; 0: until stopped");
+    app.add_flag_callback(
+        "--once", [&] { count = 1; }, "watch: one look, \"interval\" after the start");
     app.add_option("command", command, "list, status, watch, or a fault command")->required();
     CLI11_PARSE(app, argc, argv);
     return run(fabric, command, interval, count);
