@@ -248,7 +248,13 @@ public:
     void peer_heard() noexcept { unheard_ = 0; }
     /// A control message that came in: its buffer goes back with `repost_control`.
     const control_message& control_buffer(std::uint64_t slot) const noexcept { return buffers_[slot]; }
+    /// Not on a silenced lane: some drivers keep what is posted in ERR for ever, and the fence would wait for it.
     VCCL_COLD status repost_control(std::uint64_t slot) noexcept {
+        return talks_ ? post_control_receive(slot) : status{errc::not_connected};
+    }
+
+private:
+    VCCL_COLD status post_control_receive(std::uint64_t slot) noexcept {
         if (!qps_[control_index]) return errc::not_connected;
         recv_work r{};
         r.wr_id = wr_id::make(wr_kind::control_recv, id_, control_index, generation_, slot).raw;
@@ -260,7 +266,6 @@ public:
         return n.error();
     }
 
-private:
     /// Effects: fills data QP `i` up with receives, in whole batches.
     status post_arrivals(unsigned i) noexcept {
         while (accounts_[i].receives + rearm_batch <= shape_.recv_depth) {
@@ -330,7 +335,7 @@ private:
             }
         }
         for (unsigned b = 0; b < control_receives; ++b)
-            if (status s = repost_control(b); !s) return s;
+            if (status s = post_control_receive(b); !s) return s;
         signal_mask_ = wr_id::make({}, 0, 0, 0, (shape_.send_depth < 4 ? 1 : std::bit_floor(shape_.send_depth / 4)) - 1).raw;
         return {};
     }

@@ -173,6 +173,26 @@ VCCL_CONTRACT(contract_post_in_error, "a WR posted to a QP in ERR is refused or 
     CHECK(std::all_of(c.b.memory.begin(), c.b.memory.end(), [](auto byte) { return byte == 0; }));
 }
 
+VCCL_CONTRACT(contract_receive_in_error,
+              "a receive posted to a QP in ERR is refused, flushed once, or kept without a word; RESET frees its place", F) {
+    F fixture;
+    connection<F> c{fixture};
+    constexpr unsigned count = 8;
+    must(c.a.qp->to_error(), "to_error");
+    std::size_t taken = 0;
+    for (unsigned i = 0; i < count; ++i)
+        if (const result<unsigned> n = c.a.post_recv(100 + i, 64 * i, 64)) taken += *n;
+    let_pass(fixture, nanoseconds{5'000'000});
+    c.collect();
+    CHECK(c.a.done.size() <= taken);  // soft-RoCE takes them and completes none
+    for (const completion& done : c.a.done) {
+        CHECK(done.status == wc_status::wr_flush_err);
+        CHECK(std::count_if(c.a.done.begin(), c.a.done.end(), [&](const auto& d) { return d.wr_id == done.wr_id; }) == 1);
+    }
+    c.rebuild();
+    c.must_carry();
+}
+
 }  // namespace vccl::inline v0::testing
 
 #define VCCL_ERROR_CONTRACTS(...)                                       \
@@ -186,4 +206,5 @@ VCCL_CONTRACT(contract_post_in_error, "a WR posted to a QP in ERR is refused or 
     VCCL_RUN_CONTRACT(contract_no_receive, __VA_ARGS__);                \
     VCCL_RUN_CONTRACT(contract_dead_peer, __VA_ARGS__);                 \
     VCCL_RUN_CONTRACT(contract_errors_stay_with_their_qp, __VA_ARGS__); \
-    VCCL_RUN_CONTRACT(contract_post_in_error, __VA_ARGS__)
+    VCCL_RUN_CONTRACT(contract_post_in_error, __VA_ARGS__);             \
+    VCCL_RUN_CONTRACT(contract_receive_in_error, __VA_ARGS__)

@@ -107,6 +107,7 @@ private:
     void notice_changes() noexcept;
     void enqueue(queue_pair& q) noexcept;
     void wake(queue_pair& q, std::int64_t at) noexcept;
+    bool schedule(queue_pair& q, std::int64_t at, event_kind kind) noexcept;
     turn service(queue_pair& q) noexcept;
     void start_thread() noexcept;
     static void* background(void* self) noexcept;
@@ -120,6 +121,7 @@ private:
     bool passes(const queue_pair& q) const noexcept;
     std::int64_t paced_until(const queue_pair& q) const noexcept;
     bool transmit(queue_pair& q, packet_header& h, const std::byte* payload, std::uint32_t index) noexcept;
+    void schedule_delivery(const packet_header& h, const std::byte* payload, std::int64_t due) noexcept;
     void launch(const packet_header& h, const std::byte* payload, std::uint32_t slot, std::int64_t due) noexcept;
     void deliver(const packet_header& h, const std::byte* payload) noexcept;
     bool receive_rings() noexcept;

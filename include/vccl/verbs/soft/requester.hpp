@@ -24,7 +24,7 @@ inline void engine::arm_timer(queue_pair& q) noexcept {
 inline void engine::push_timer(queue_pair& q) noexcept {
     if (q.timer_event_at != 0 && q.timer_event_at <= q.timeout_at) return;
     q.timer_event_at = q.timeout_at;
-    queue_.push({q.timeout_at, 0, nullptr, q.number, event_kind::timer});
+    schedule(q, q.timeout_at, event_kind::timer);
 }
 
 /// A QP's timer event: it may find that its time has moved, or that nothing is outstanding any more.

@@ -148,11 +148,15 @@ inline void engine::take_doorbells() noexcept {
 /// The QP gets a turn: later in this pass, or as an event of now.
 inline void engine::enqueue(queue_pair& q) noexcept {
     if (q.queued) return;
-    q.queued = true;
-    if (manual_)
-        queue_.push({clock(), 0, nullptr, q.number, event_kind::turn});
-    else
-        run_.push_back(&q);
+    if (!manual_) run_.push_back(&q);  // has a place for each QP
+    q.queued = !manual_ || schedule(q, clock(), event_kind::turn);
+}
+
+/// Without memory for what is to happen to it, the QP goes to ERR: its user learns of that, a stall would be silent.
+inline bool engine::schedule(queue_pair& q, std::int64_t at, event_kind kind) noexcept {
+    if (queue_.push({at, 0, nullptr, q.number, kind})) return true;
+    enter_error(q);
+    return false;
 }
 
 inline bool engine::run_list() noexcept {
@@ -160,7 +164,6 @@ inline bool engine::run_list() noexcept {
     running_.swap(run_);
     bool did = false;
     for (queue_pair* q : running_) {
-        if (q == nullptr) continue;
         q->queued = false;
         const turn t = service(*q);
         if (t != turn::idle) enqueue(*q);
@@ -182,8 +185,7 @@ inline engine::turn engine::service(queue_pair& q) noexcept {
 
 inline void engine::wake(queue_pair& q, std::int64_t at) noexcept {
     if (q.wake_at != 0 && q.wake_at <= at) return;
-    q.wake_at = at;
-    queue_.push({at, 0, nullptr, q.number, event_kind::wake});
+    if (schedule(q, at, event_kind::wake)) q.wake_at = at;
 }
 
 inline bool engine::run_due(unsigned limit) noexcept {
@@ -230,7 +232,9 @@ inline void engine::run_flap(std::uint32_t number) noexcept {
     set_link(control(), f.port, link_up, !f.is_down);
     notice_changes();
     if (!f.is_down && --f.left == 0) return;
-    queue_.push({clock() + (f.is_down ? f.down : f.up), 0, nullptr, number, event_kind::flap});
+    if (queue_.push({clock() + (f.is_down ? f.down : f.up), 0, nullptr, number, event_kind::flap}) || !f.is_down) return;
+    set_link(control(), f.port, link_up, true);  // no memory for the way back up: the flapping is over
+    notice_changes();
 }
 
 /// Control words changed: ports that died get their behaviour, and everybody looks again.
@@ -268,7 +272,8 @@ inline status engine::command(std::string_view text) {
     if (c->verb == fault_verb::flap) {
         for (const std::uint32_t port : c->ports) {
             flaps_.push_back({port, c->amount, c->first, c->second, false});
-            queue_.push({clock(), 0, nullptr, static_cast<std::uint32_t>(flaps_.size() - 1), event_kind::flap});
+            if (!queue_.push({clock(), 0, nullptr, static_cast<std::uint32_t>(flaps_.size() - 1), event_kind::flap}))
+                return errc::no_memory;
         }
         start_thread();
     }

@@ -106,8 +106,7 @@ inline result<queue_pair*> engine::create_qp(const port_domain& d, completion_qu
 inline void engine::destroy_qp(queue_pair& q) noexcept {
     const locked guard(lock_);
     take_doorbells();
-    for (auto& entry : run_)
-        if (entry == &q) entry = nullptr;
+    std::erase(run_, &q);
     table_[index_of(q.number)] = nullptr;
     qp_count_.fetch_sub(1, std::memory_order_relaxed);
     delete &q;

@@ -1,13 +1,13 @@
 #pragma once
 /// \file
 /// What is to happen when: packets in flight, timers, turns. Events at the same time run in the order in which they were
-/// added, so a run is determined by its seed. A binary heap. Engine lock.
+/// added, so a run is determined by its seed. A binary heap that grows, and refuses where it cannot. Engine lock.
 
+#include <vccl/base/owned.hpp>
 #include <vccl/base/time.hpp>
 #include <vccl/verbs/soft/packet.hpp>
 
 #include <utility>
-#include <vector>
 
 namespace vccl::inline v0::verbs::soft_detail {
 
@@ -25,29 +25,27 @@ struct timed_event {
 
 class time_queue {
 public:
-    time_queue() { heap_.reserve(1024); }
+    time_queue() : heap_(new timed_event[first_room]) {}
 
-    bool empty() const noexcept { return heap_.empty(); }
-    std::int64_t next_at() const noexcept { return heap_.empty() ? nanoseconds::never().count : heap_.front().at; }
+    bool empty() const noexcept { return size_ == 0; }
+    std::int64_t next_at() const noexcept { return size_ == 0 ? nanoseconds::never().count : heap_[0].at; }
 
-    void push(timed_event e) {
+    /// Returns false, and has done nothing, where there is no memory for it.
+    [[nodiscard]] bool push(timed_event e) noexcept {
+        if (size_ == room_ && !grow()) return false;
         e.order = order_++;
-        heap_.push_back(e);
-        for (std::size_t i = heap_.size() - 1; i != 0;) {
-            const std::size_t up = (i - 1) / 2;
-            if (!heap_[i].before(heap_[up])) break;
-            std::swap(heap_[i], heap_[up]);
-            i = up;
-        }
+        std::size_t i = size_++;
+        for (; i != 0 && e.before(heap_[(i - 1) / 2]); i = (i - 1) / 2) heap_[i] = heap_[(i - 1) / 2];
+        heap_[i] = e;
+        return true;
     }
 
     timed_event pop() noexcept {
-        const timed_event top = heap_.front();
-        heap_.front() = heap_.back();
-        heap_.pop_back();
+        const timed_event top = heap_[0];
+        heap_[0] = heap_[--size_];
         for (std::size_t i = 0;;) {
             std::size_t least = i;
-            for (std::size_t child = 2 * i + 1; child <= 2 * i + 2 && child < heap_.size(); ++child)
+            for (std::size_t child = 2 * i + 1; child <= 2 * i + 2 && child < size_; ++child)
                 if (heap_[child].before(heap_[least])) least = child;
             if (least == i) break;
             std::swap(heap_[i], heap_[least]);
@@ -57,7 +55,20 @@ public:
     }
 
 private:
-    std::vector<timed_event> heap_;
+    static constexpr std::size_t first_room = 1024;
+
+    bool grow() noexcept {
+        const std::size_t room = 2 * room_;
+        owned_array<timed_event> wider(new (std::nothrow) timed_event[room]);
+        if (!wider) return false;
+        for (std::size_t i = 0; i < size_; ++i) wider[i] = heap_[i];
+        heap_ = std::move(wider);
+        room_ = room;
+        return true;
+    }
+
+    owned_array<timed_event> heap_;
+    std::size_t size_{}, room_{first_room};
     std::uint64_t order_{};
 };
 

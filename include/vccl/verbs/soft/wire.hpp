@@ -97,11 +97,16 @@ inline bool engine::transmit(queue_pair& q, packet_header& h, const std::byte* p
     return true;
 }
 
+/// Keeps a snapshot of the packet until its time. Without memory for it, it is lost, as packets may be.
+inline void engine::schedule_delivery(const packet_header& h, const std::byte* payload, std::int64_t due) noexcept {
+    packet* p = pool_.take(h, payload);
+    if (p != nullptr && !queue_.push({due, 0, p, h.dest_qpn, event_kind::deliver})) pool_.give(p);
+}
+
 /// Puts a snapshot of the packet on its way. A slot that does not exist is a hole.
 inline void engine::launch(const packet_header& h, const std::byte* payload, std::uint32_t slot, std::int64_t due) noexcept {
     if (slot == slot_) {
-        packet* p = pool_.take(h, payload);
-        if (p != nullptr) queue_.push({due, 0, p, h.dest_qpn, event_kind::deliver});
+        schedule_delivery(h, payload, due);
         return;
     }
     if (slot >= control().at.slot_count || control().at.ring_bytes == 0 || !out_[slot].room(h.length)) return;
@@ -150,8 +155,7 @@ inline bool engine::receive_rings() noexcept {
         const std::byte* payload = nullptr;
         for (; taken < most && (payload = in_[from].front(h)) != nullptr; ++taken) {
             if (h.due > clock()) {
-                packet* p = pool_.take(h, payload);
-                if (p != nullptr) queue_.push({h.due, 0, p, h.dest_qpn, event_kind::deliver});
+                schedule_delivery(h, payload, h.due);
             } else {
                 deliver(h, payload);
             }
