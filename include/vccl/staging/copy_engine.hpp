@@ -45,7 +45,7 @@ private:
 /// A copy engine has, besides the type `stream`, these, all noexcept:
 ///   allocate(bytes)        host memory for the ring
 ///   check(p, bytes)        may it copy there? invalid_argument for memory of another device, or of none
-///   begin(to, from, bytes) begins a copy and numbers it; at most copies_in_flight that are not done
+///   read(host, device, bytes), write(device, host, bytes)   begin a copy and number it; at most copies_in_flight not done
 ///   done(copy)             has it ended, and with it all before it? An error: it failed
 ///   mark(stream)           numbers the point that the stream's work has come to; at most copies_in_flight not followed
 ///   follow(mark)           copies begun from now on wait for that point
