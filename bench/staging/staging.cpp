@@ -43,11 +43,11 @@ double copies_alone(std::uint64_t bytes) {
         std::uint64_t read = 0, written = 0, freed = 0;
         while (freed != n) {
             if (read != n && read - freed < slots) {
-                (void)take(down.begin(ring.data() + read % slots * slice, from + read * slice, slice), "copy");
+                (void)take(down.read(ring.data() + read % slots * slice, from + read * slice, slice), "copy");
                 ++read;
             }
             if (written != read && take(down.done(first + written), "copy")) {
-                (void)take(up.begin(to + written * slice, ring.data() + written % slots * slice, slice), "copy");
+                (void)take(up.write(to + written * slice, ring.data() + written % slots * slice, slice), "copy");
                 ++written;
             }
             if (freed != written && take(up.done(first + freed), "copy")) ++freed;

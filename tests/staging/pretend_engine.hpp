@@ -45,6 +45,8 @@ public:
         const bool inside = b >= bench_->device && b + bytes <= bench_->device + bench_->device_bytes;
         return inside ? errc::ok : errc::invalid_argument;
     }
+    result<std::uint64_t> read(void* host, const void* device, std::size_t bytes) noexcept { return begin(host, device, bytes); }
+    result<std::uint64_t> write(void* device, const void* host, std::size_t bytes) noexcept { return begin(device, host, bytes); }
     result<std::uint64_t> begin(void* to, const void* from, std::size_t bytes) noexcept {
         copies_.push_back({to, from, bytes, after_, after_mark_, {}});
         return bench_->begun++;

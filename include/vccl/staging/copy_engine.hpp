@@ -55,7 +55,8 @@ template <class E>
 concept copy_engine = requires(E e, typename E::stream s, void* to, const void* from, std::size_t bytes, std::uint64_t n) {
     { e.allocate(bytes) } noexcept -> std::same_as<result<staging_buffer>>;
     { e.check(from, bytes) } noexcept -> std::same_as<status>;
-    { e.begin(to, from, bytes) } noexcept -> std::same_as<result<std::uint64_t>>;
+    { e.read(to, from, bytes) } noexcept -> std::same_as<result<std::uint64_t>>;
+    { e.write(to, from, bytes) } noexcept -> std::same_as<result<std::uint64_t>>;
     { e.done(n) } noexcept -> std::same_as<result<bool>>;
     { e.mark(s) } noexcept -> std::same_as<result<std::uint64_t>>;
     { e.follow(n) } noexcept -> std::same_as<status>;

@@ -109,11 +109,11 @@ public:
         return bytes <= size - (at - base) ? errc::ok : errc::out_of_range;
     }
 
-    result<std::uint64_t> begin(void* to, const void* from, std::size_t bytes) noexcept {
-        state& x = *state_;
-        cudaError_t e = bytes == 0 ? cudaSuccess : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, x.copies);
-        if (e == cudaSuccess) e = cudaEventRecord(x.copied[x.begun % copies_in_flight], x.copies);
-        return e == cudaSuccess ? result<std::uint64_t>(x.begun++) : detail::cuda_status(e);
+    result<std::uint64_t> read(void* host, const void* device, std::size_t bytes) noexcept {
+        return begin(host, device, bytes, cudaMemcpyDeviceToHost);
+    }
+    result<std::uint64_t> write(void* device, const void* host, std::size_t bytes) noexcept {
+        return begin(device, host, bytes, cudaMemcpyHostToDevice);
     }
     result<bool> done(std::uint64_t n) noexcept {
         state& x = *state_;
@@ -172,6 +172,14 @@ private:
         }
     };
     explicit cuda_engine(owned<state> s) noexcept : state_(std::move(s)) {}
+
+    /// The direction is said, not guessed: memory that was freed meanwhile would be taken for the host's, and touched.
+    result<std::uint64_t> begin(void* to, const void* from, std::size_t bytes, cudaMemcpyKind direction) noexcept {
+        state& x = *state_;
+        cudaError_t e = bytes == 0 ? cudaSuccess : cudaMemcpyAsync(to, from, bytes, direction, x.copies);
+        if (e == cudaSuccess) e = cudaEventRecord(x.copied[x.begun % copies_in_flight], x.copies);
+        return e == cudaSuccess ? result<std::uint64_t>(x.begun++) : detail::cuda_status(e);
+    }
 
     owned<state> state_;
 };

@@ -77,7 +77,7 @@ private:
         m.too_long = m.too_long || *bytes > room;
         s.last = *bytes < this->options_.slice_bytes;
         const status after = this->begin_after_mark(m);
-        const auto copy = after ? this->engine_.begin(m.at + m.outcome, this->slot(begun_), take) : result<std::uint64_t>(after);
+        const auto copy = after ? this->engine_.write(m.at + m.outcome, this->slot(begun_), take) : result<std::uint64_t>(after);
         if (!copy) {
             this->give_up(copy.error());
             return false;

@@ -69,7 +69,7 @@ private:
         s.last = left < this->options_.slice_bytes;
         s.bytes = s.last ? static_cast<std::uint32_t>(left) : this->options_.slice_bytes;
         const status after = this->begin_after_mark(m);
-        const auto copy = after ? this->engine_.begin(this->slot(begun_), m.at + m.moved, s.bytes) : result<std::uint64_t>(after);
+        const auto copy = after ? this->engine_.read(this->slot(begun_), m.at + m.moved, s.bytes) : result<std::uint64_t>(after);
         if (!copy) {
             this->give_up(copy.error());
             return false;
