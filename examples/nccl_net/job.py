@@ -1,0 +1,140 @@
+"""One rank of `run`: job.py PART ARGUMENTS, an ordinary PyTorch process that knows nothing of the network below NCCL."""
+import datetime
+import hashlib
+import json
+import os
+import random
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+part, arguments = sys.argv[1], json.loads(sys.argv[2])
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+gpu = torch.device("cuda", 0)
+
+
+def say(*words):
+    if rank == 0:
+        print(*words, flush=True)
+
+
+def pattern(n, seed, of):
+    """Small whole numbers, so that sums are exact in any order; each rank can make every rank's."""
+    return ((torch.arange(n, device=gpu) * 31 + seed * 7 + of * 13) % 61).to(torch.float32)
+
+
+def expect(found, wanted, what):
+    if not torch.equal(found, wanted):
+        where = (found != wanted).nonzero()[0].item()
+        raise SystemExit(f"WRONG {what}: rank {rank}, element {where} is {found[where].item()}, not {wanted[where].item()}")
+
+
+def all_reduce(n, seed):
+    x = pattern(n, seed, rank)
+    dist.all_reduce(x)
+    expect(x, sum(pattern(n, seed, r) for r in range(size)), "all_reduce")
+
+
+def all_gather(n, seed):
+    out = torch.empty(n * size, device=gpu)
+    dist.all_gather_into_tensor(out, pattern(n, seed, rank))
+    expect(out, torch.cat([pattern(n, seed, r) for r in range(size)]), "all_gather")
+
+
+def reduce_scatter(n, seed):
+    out = torch.empty(n, device=gpu)
+    dist.reduce_scatter_tensor(out, torch.cat([pattern(n, seed + piece, rank) for piece in range(size)]))
+    expect(out, sum(pattern(n, seed + rank, r) for r in range(size)), "reduce_scatter")
+
+
+def all_to_all(n, seed):
+    out = torch.empty(n * size, device=gpu)
+    dist.all_to_all_single(out, torch.cat([pattern(n, seed + to, rank) for to in range(size)]))
+    expect(out, torch.cat([pattern(n, seed + rank, r) for r in range(size)]), "all_to_all")
+
+
+def check(schedules, seed, largest):
+    draw = random.Random(seed)
+    done, begin = 0, time.monotonic()
+    for schedule in range(schedules + 1):
+        if schedule:  # the first round is without faults
+            say("FAULTS on", seed * 1000 + schedule)
+        for collective in (all_reduce, all_gather, reduce_scatter, all_to_all) * 2:
+            collective(draw.choice([1, 1000, draw.randrange(1, largest), largest]), draw.randrange(1 << 20))
+            done += 1
+        dist.barrier()
+        torch.cuda.synchronize()
+        if schedule:
+            say("FAULTS off")
+    say(f"CHECKED {done} collectives, all exact, {time.monotonic() - begin:.1f} s")
+
+
+def train(steps, seed):
+    torch.use_deterministic_algorithms(True)
+    for name in ("quiet", "faults"):
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(
+            torch.nn.Embedding(256, 256),
+            *[torch.nn.TransformerEncoderLayer(256, 8, 1024, dropout=0.0, batch_first=True) for _ in range(4)],
+            torch.nn.Linear(256, 256)).to(gpu)
+        model = torch.nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+        text = torch.tensor(list(open(__file__, "rb").read()), device=gpu)
+        draw = torch.Generator().manual_seed(seed * 100 + rank)
+        losses = []
+        if name == "faults":
+            say("FAULTS on", seed)
+        for _ in range(steps):
+            at = torch.randint(len(text) - 65, (16,), generator=draw).tolist()
+            batch = torch.stack([text[i:i + 65] for i in at])
+            loss = torch.nn.functional.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        torch.cuda.synchronize()
+        if name == "faults":
+            say("FAULTS off")
+        digest = hashlib.sha256(b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())).hexdigest()
+        every = [None] * size
+        dist.all_gather_object(every, digest)
+        if len(set(every)) != 1:
+            raise SystemExit("WRONG the ranks' weights differ")
+        say(f"loss {losses[0].item():.3f} to {losses[-1].item():.3f} in {steps} steps")
+        say("WEIGHTS", name, digest)
+
+
+def figures(largest):
+    bytes_ = 8
+    while bytes_ <= largest:
+        x = torch.zeros(bytes_ // 4, device=gpu)
+        rounds = 200 if bytes_ <= 1 << 16 else 40 if bytes_ <= 1 << 22 else 8
+        times = []
+        for repeat in range(4):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            for _ in range(rounds):
+                dist.all_reduce(x)
+            torch.cuda.synchronize()
+            if repeat:  # the first warms up
+                times.append((time.perf_counter() - begin) / rounds * 1e6)
+        say("TIME", bytes_, f"{sorted(times)[1]:.1f}")
+        bytes_ *= 8 if bytes_ < 1 << 20 else 4
+
+
+def endless():
+    x = torch.ones(1 << 20, device=gpu)
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    say("RUNNING")
+    while True:
+        dist.all_reduce(x)
+        torch.cuda.synchronize()
+
+
+torch.cuda.set_device(gpu)
+dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=120), device_id=gpu)
+{"check": check, "train": train, "figures": figures, "endless": endless}[part](**arguments)
+dist.destroy_process_group()
