@@ -214,6 +214,15 @@ public:
         if (this->state_ == channel_state::running) fail_back(now);
     }
 
+protected:
+    /// A lane in use is dead: a new epoch begins with its fencing (G6: from any state that had one under way, too).
+    VCCL_COLD void turn(nanoseconds now) noexcept {
+        if (this->state_ == channel_state::running) this->fault_at_ = now;
+        ++this->epoch_;
+        this->state_ = channel_state::fencing;
+        if (!this->book_.any_fencing()) decide(now);
+    }
+
 private:
     VCCL_COLD bool choose() noexcept {
         bool found = false;
@@ -241,14 +250,6 @@ private:
         e.to = lane_id{static_cast<std::uint8_t>(active_)};
         this->report(e);
         if (!this->book_.usable(active_)) turn(now);
-    }
-
-    /// A lane in use is dead: a new epoch begins with its fencing (G6: from any state that had one under way, too).
-    VCCL_COLD void turn(nanoseconds now) noexcept {
-        if (this->state_ == channel_state::running) this->fault_at_ = now;
-        ++this->epoch_;
-        this->state_ = channel_state::fencing;
-        if (!this->book_.any_fencing()) decide(now);
     }
 
     /// All dead lanes are fenced: the ledger holds the truth. Takes back their grants and chooses the next lane.

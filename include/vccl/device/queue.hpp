@@ -32,7 +32,7 @@ public:
         base = who.broadcast(base);
         if (base == no_index) [[unlikely]]
             return unpack(who.broadcast(pack(why)));
-        const gate g{who.broadcast(load<order::relaxed, Policy::who>(&w_->open))};
+        const gate g{who.broadcast(open().raw)};
         const std::uint64_t own = base + who.rank() * each;
         write(g, own, each, encode);
         who.sync();
@@ -57,7 +57,8 @@ public:
     /// Everything that was reserved before the call.
     VCCL_HOST_DEVICE std::uint64_t posted() const noexcept { return load<order::relaxed, Policy::who>(&w_->reserve); }
     VCCL_HOST_DEVICE std::uint64_t completed() const noexcept { return load<order::acquire, Policy::who>(&w_->completed); }
-    VCCL_HOST_DEVICE gate open() const noexcept { return {load<order::relaxed, Policy::who>(&w_->open)}; }
+    /// Acquire: the lane's ring is as the service left it.
+    VCCL_HOST_DEVICE gate open() const noexcept { return {load<order::acquire, Policy::who>(&w_->open)}; }
 
     /// Effects: waits until everything below `index` is done. Its data lies at the peer, and what was read lies here: the
     /// poller acquired the NIC's CQE, and this thread the poller's `completed`.
@@ -83,9 +84,9 @@ public:
             end_poll();
             return false;
         }
-        const ring& r = v_->lanes[g.lane()].ring;
+        const device::ring& r = v_->rings[g.ring()].ring;
         std::uint64_t done = load<order::relaxed, Policy::who>(&w_->completed);
-        std::uint64_t taken = load<order::relaxed, Policy::who>(&w_->consumed[g.lane()]);
+        std::uint64_t taken = load<order::relaxed, Policy::who>(&w_->consumed[g.ring()]);
         const std::uint64_t before = done;
         const bool fresh = load<order::relaxed, Policy::who>(&w_->polled) != g.raw;
         // What lies before the first WQE of a new lane was done when the service opened it.
@@ -107,11 +108,12 @@ public:
             return false;
         }
         if (fresh) store<order::relaxed, Policy::who>(&w_->polled, g.raw);
-        if (done != before) store<order::release, Policy::who>(&w_->completed, done);
         if (taken != from) {
-            store<order::relaxed, Policy::who>(&w_->consumed[g.lane()], taken);
+            store<order::relaxed, Policy::who>(&w_->consumed[g.ring()], taken);
+            // Before `completed`: who gets credit by it must find that the NIC has room for the CQE, too.
             store<order::release, scope::system>(r.cq_record, encode_cq_record(taken));
         }
+        if (done != before) store<order::release, Policy::who>(&w_->completed, done);
         end_poll();
         return done != before;
     }
@@ -153,7 +155,7 @@ private:
 
     template <class Encode>
     VCCL_HOST_DEVICE void write(gate g, std::uint64_t index, unsigned count, Encode&& encode) const {
-        const lane_view& lane = v_->lanes[g.lane()];
+        const ring_view& lane = v_->rings[g.ring()];
         for (unsigned i = 0; i < count; ++i) {
             const std::uint16_t hardware = g.hardware(index + i);
             wqe_head head{g.qpn(), hardware, 0};
@@ -185,7 +187,7 @@ private:
             const gate g{load<order::acquire, scope::system>(&w_->open)};
             if (before.epoch() == g.epoch()) return g;
             if (load<order::acquire, scope::system>(&w_->adopted) == stamp::make(before.index(), g).raw) return g;
-            if (is_aborted() || until.passed()) return {load<order::relaxed, scope::system>(&w_->opened[before.lane()])};
+            if (is_aborted() || until.passed()) return {load<order::relaxed, scope::system>(&w_->opened[before.ring()])};
             pause(until.host());
         }
     }
@@ -195,7 +197,7 @@ private:
         bool ring_now = Policy::alone || (end ^ base) >= Policy::batch;
         if (!ring_now) ring_now = load<order::relaxed, Policy::who>(&w_->reserve) == end;
         if (ring_now) {
-            const ring& r = v_->lanes[g.lane()].ring;
+            const device::ring& r = v_->rings[g.ring()].ring;
             // The WQEs of all who published without ringing come with it: their stores of `ready` were acquired one by one.
             release_to_system();  // pairs with the NIC's load of the record or the doorbell
             store<released, scope::system>(&v_->told->rung, mine.raw);

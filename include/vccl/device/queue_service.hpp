@@ -4,28 +4,23 @@
 /// still published on the old one, and tells what their completions say. Service thread only; it never waits.
 
 #include <vccl/device/restart.hpp>
+#include <vccl/device/space.hpp>
 
 namespace vccl::inline v0::device {
 
-/// How the service reads and writes words that lie in the posters' memory: here, the process's own.
-struct host_space {
-    static std::uint64_t read(const std::uint64_t* p) noexcept { return load<order::seq_cst, scope::system>(p); }
-    static std::uint32_t read(const std::uint32_t* p) noexcept { return load<order::seq_cst, scope::system>(p); }
-    static void write(std::uint64_t* p, std::uint64_t value) noexcept { store<order::seq_cst, scope::system>(p, value); }
-};
-
-template <class Space>
+template <queue_space Space>
 class queue_service {
 public:
     /// `view`: with pointers that the host can use, too. It may still be filled in until `open`.
     explicit queue_service(const queue_view* view = nullptr, Space space = {}) noexcept : v_(view), space_(space) {}
 
-    /// Effects: the queue begins, with software index `start` as hardware index `hardware` of the lane's QP.
-    void open(unsigned lane, std::uint32_t epoch, std::uint64_t start = 0, std::uint16_t hardware = 0) noexcept {
+    /// Effects: the queue begins, with software index `start` as hardware index `hardware` of the ring's QP.
+    void open(unsigned ring, std::uint32_t epoch, std::uint32_t qpn, std::uint64_t start = 0,
+              std::uint16_t hardware = 0) noexcept {
         queue_words* const w = v_->words;
         adopted_ = start;
-        active_ = gate::make(v_->lanes[lane].ring.qpn, start - hardware, epoch, lane);
-        opened_[lane] = active_;
+        active_ = gate::make(qpn, start - hardware, epoch, ring);
+        opened_[ring] = active_;
         const stamp s = stamp::make(start, active_);
         space_.write(&w->reserve, start);
         space_.write(&w->completed, start);
@@ -46,21 +41,21 @@ public:
         std::uint64_t replayed{};   ///< WQEs posted again
         std::uint64_t delivered{};  ///< WQEs that had taken effect although their completion never came
     };
-    /// Effects: goes on over `lane`, whose ring is fresh. Requires: close(); after that the old lane's QP was fenced, at
+    /// Effects: goes on in `to`, a fresh ring. Requires: close(); after that the old ring's QP was fenced, at
     /// either end. `words`: the peer's signal words since.
-    moved move(unsigned lane, std::uint32_t epoch, std::uint32_t qpn, const std::uint64_t* words, std::uint32_t count) noexcept {
+    moved move(unsigned to, std::uint32_t epoch, std::uint32_t qpn, const std::uint64_t* words, std::uint32_t count) noexcept {
         (void)adopt();
         const stamp s = rung();
         const std::uint64_t end = s.epoch() == active_.epoch() ? s.index() : adopted_;
         const gate old = active_;
-        const ring& from = v_->lanes[old.lane()].ring;
+        const device::ring& from = v_->rings[old.ring()].ring;
         const std::uint64_t done = scan().done;
         const std::uint64_t restart = restart_point(done, end, words, count, [&](std::uint64_t i) {
             return effect_of(from.slot(old.hardware(i)), load<order::relaxed, scope::system>(&v_->notes[i & (v_->depth() - 1)]),
                              v_->signals, v_->signal_count);
         });
-        active_ = gate::make(qpn, restart, epoch, lane);
-        opened_[lane] = active_;
+        active_ = gate::make(qpn, restart, epoch, to);
+        opened_[to] = active_;
         carry(old, restart, end);
         ring_bell(end);
         adopted_ = end;
@@ -72,7 +67,7 @@ public:
     bool adopt() noexcept {
         const stamp s = rung();
         if (s.epoch() == active_.epoch() || s.index() == adopted_) return false;
-        carry(opened_[s.lane()], adopted_, s.index());
+        carry(opened_[s.ring()], adopted_, s.index());
         ring_bell(s.index());
         adopted_ = s.index();
         space_.write(&v_->words->adopted, stamp::make(adopted_, active_).raw);
@@ -85,8 +80,8 @@ public:
         device_result failure{};      ///< the first error CQE, if there is one
     };
     seen scan() const noexcept {
-        const ring& r = v_->lanes[active_.lane()].ring;
-        std::uint64_t n = space_.read(&v_->words->consumed[active_.lane()]);
+        const device::ring& r = v_->rings[active_.ring()].ring;
+        std::uint64_t n = space_.read(&v_->words->consumed[active_.ring()]);
         seen s{space_.read(&v_->words->completed), {}};
         if (space_.read(&v_->words->polled) != active_.raw) s.done += static_cast<std::uint16_t>(active_.first() - s.done);
         for (const std::uint64_t end = n + r.cq_depth(); n != end; ++n) {
@@ -110,10 +105,10 @@ public:
         return r.what == outcome::error && r.epoch == active_.epoch() ? r : device_result{};
     }
 
-    /// Can no thread touch the ring of `lane` any more, so that it may be used anew? True once everybody who may have begun
+    /// Can no thread touch this ring any more, so that it may be used anew? True once everybody who may have begun
     /// to write there has published, whoever polls reads the gate again, and all is carried over. Asked again and again.
-    bool quiescent(unsigned lane) noexcept {
-        if (active_.lane() == lane && active_.raw != 0) return false;
+    bool quiescent(unsigned ring) noexcept {
+        if (active_.ring() == ring && active_.raw != 0) return false;
         const queue_words* const w = v_->words;
         (void)adopt();
         if (space_.read(&w->polling) != 0) return false;
@@ -121,27 +116,27 @@ public:
         const stamp ready{space_.read(&w->ready)};
         return ready.index() >= reserved && (ready.epoch() == active_.epoch() || ready.index() == adopted_);
     }
-    /// Effects: pollers begin anew on `lane`, whose ring is empty again. Requires: quiescent(lane).
-    void renew(unsigned lane) noexcept { space_.write(&v_->words->consumed[lane], 0); }
+    /// Effects: pollers begin anew in `ring`, which is empty again. Requires: quiescent(ring).
+    void renew(unsigned ring) noexcept { space_.write(&v_->words->consumed[ring], 0); }
 
 private:
     void show(stamp s) noexcept {
         queue_words* const w = v_->words;
-        space_.write(&w->opened[active_.lane()], active_.raw);
+        space_.write(&w->opened[active_.ring()], active_.raw);
         space_.write(&w->adopted, s.raw);
         space_.write(&w->open, active_.raw);  // last: whoever sees it finds the rest
     }
     /// Rewrites the WQEs [begin, end), published under gate `from`, in the active lane's ring.
     void carry(gate from, std::uint64_t begin, std::uint64_t end) noexcept {
-        const lane_view& to = v_->lanes[active_.lane()];
+        const ring_view& to = v_->rings[active_.ring()];
         for (std::uint64_t i = begin; i != end; ++i) {
-            wqe_block b = v_->lanes[from.lane()].ring.slot(from.hardware(i));
+            wqe_block b = v_->rings[from.ring()].ring.slot(from.hardware(i));
             carry_over(b, i, active_, *v_, to);
             to.ring.slot(active_.hardware(i)) = b;
         }
     }
     void ring_bell(std::uint64_t end) noexcept {
-        const ring& r = v_->lanes[active_.lane()].ring;
+        const device::ring& r = v_->rings[active_.ring()].ring;
         store<order::release, scope::system>(&r.doorbell_record[send_record], encode_send_record(active_.hardware(end)));
         store<order::release, scope::system>(r.doorbell, encode_doorbell(active_.hardware(end), active_.qpn()));
     }
@@ -149,7 +144,7 @@ private:
     const queue_view* v_{};
     [[no_unique_address]] Space space_{};
     gate active_{};
-    gate opened_[max_lanes]{};
+    gate opened_[max_rings]{};
     std::uint64_t adopted_{};
 };
 

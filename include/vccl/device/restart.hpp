@@ -46,7 +46,7 @@ constexpr std::uint64_t restart_point(std::uint64_t done, std::uint64_t end, con
 }
 
 /// Rewrites a WQE of one slot for lane `to` under gate `g`.
-constexpr void carry_over(wqe_block& b, std::uint64_t index, gate g, const queue_view& v, const lane_view& to) noexcept {
+constexpr void carry_over(wqe_block& b, std::uint64_t index, gate g, const queue_view& v, const ring_view& to) noexcept {
     const wqe_fields f = decode(b, b);
     const bool atomic = f.opcode == static_cast<std::uint8_t>(wqe_opcode::fetch_add);
     const bool signal = f.remote.addr - v.signals < std::uint64_t{v.signal_count} * 8;

@@ -26,13 +26,15 @@ public:
     /// The view for one of the sender's channels: `channel mod channels()` has a queue of its own.
     VCCL_HOST_DEVICE sender_ref channel(std::uint32_t c) const noexcept { return {queues_ + c % count_, 1, timeout_}; }
     VCCL_HOST_DEVICE unsigned channels() const noexcept { return count_; }
+    /// Where everything of the first channel lies: for operations of one's own, with queue_ref.
+    VCCL_HOST_DEVICE const queue_view& view() const noexcept { return *queues_; }
 
     /// Effects: RDMA WRITE of `bytes` from `from` in the local window to `to` in the peer's. The bytes must stay as they are
     /// until they have been flushed. Errors: timeout (no credit; nothing was posted), error, aborted.
     template <class Scope>
     VCCL_HOST_DEVICE device_result put(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) const {
         const queue_view& v = *queues_;
-        return transfer(who, bytes, [&v, to, from](const wqe_head& h, const lane_view& l, std::uint64_t at, std::uint32_t n) {
+        return transfer(who, bytes, [&v, to, from](const wqe_head& h, const ring_view& l, std::uint64_t at, std::uint32_t n) {
             return write(h, {v.remote + to + at, l.remote_key}, {v.window + from + at, l.local_key, n});
         });
     }
@@ -40,7 +42,7 @@ public:
     template <class Scope>
     VCCL_HOST_DEVICE device_result get(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) const {
         const queue_view& v = *queues_;
-        return transfer(who, bytes, [&v, to, from](const wqe_head& h, const lane_view& l, std::uint64_t at, std::uint32_t n) {
+        return transfer(who, bytes, [&v, to, from](const wqe_head& h, const ring_view& l, std::uint64_t at, std::uint32_t n) {
             return read(h, {v.remote + from + at, l.remote_key}, {v.window + to + at, l.local_key, n});
         });
     }
@@ -48,7 +50,7 @@ public:
     template <class Scope>
     VCCL_HOST_DEVICE device_result signal(Scope who, std::uint32_t word, std::uint64_t value) const {
         const queue_view& v = *queues_;
-        return post(who, 1, [&v, word, value](unsigned, const wqe_head& h, const lane_view& l) {
+        return post(who, 1, [&v, word, value](unsigned, const wqe_head& h, const ring_view& l) {
             return inline_write(h, {v.signals + 8ull * word, l.signal_key}, value);
         });
     }
@@ -57,7 +59,7 @@ public:
     VCCL_HOST_DEVICE device_result put_signal(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                                               std::uint32_t word, std::uint64_t value) const {
         const queue_view& v = *queues_;
-        return post(who, 2, [&v, to, from, bytes, word, value](unsigned i, const wqe_head& h, const lane_view& l) {
+        return post(who, 2, [&v, to, from, bytes, word, value](unsigned i, const wqe_head& h, const ring_view& l) {
             if (i == 0)
                 return write(h, {v.remote + to, l.remote_key}, {v.window + from, l.local_key, static_cast<std::uint32_t>(bytes)});
             return inline_write(h, {v.signals + 8ull * word, l.signal_key}, value);
@@ -67,7 +69,7 @@ public:
     template <class Scope>
     VCCL_HOST_DEVICE device_result fetch_add(Scope who, std::uint32_t word, std::uint64_t add) const {
         const queue_view& v = *queues_;
-        const auto encode = [&v, word, add](unsigned, const wqe_head& h, const lane_view& l) {
+        const auto encode = [&v, word, add](unsigned, const wqe_head& h, const ring_view& l) {
             return device::fetch_add(h, {v.signals + 8ull * word, l.signal_key}, {v.scratch, l.scratch_key, 8}, add);
         };
         // What the word holds afterwards: known in order, and therefore at one's turn only. A failover compares with it.
@@ -124,7 +126,7 @@ private:
     VCCL_HOST_DEVICE device_result transfer(Scope who, std::uint64_t bytes, Encode&& encode) const {
         for (std::uint64_t at = 0;;) {
             const std::uint64_t left = bytes - at, now = left < piece ? left : piece;
-            const device_result r = post(who, 1, [&encode, at, now](unsigned, const wqe_head& h, const lane_view& l) {
+            const device_result r = post(who, 1, [&encode, at, now](unsigned, const wqe_head& h, const ring_view& l) {
                 return encode(h, l, at, static_cast<std::uint32_t>(now));
             });
             at += now;

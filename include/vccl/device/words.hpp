@@ -10,24 +10,27 @@
 
 namespace vccl::inline v0::device {
 
-inline constexpr unsigned epoch_bits = 13;
+inline constexpr unsigned epoch_bits = 12;
 inline constexpr std::uint16_t epoch_mask = (1u << epoch_bits) - 1;
+/// Rings of a queue. Each lane has two, which its generations use in turn, so that a lane can be rebuilt while posters may still
+/// be writing into the ring of its former life.
+inline constexpr unsigned max_rings = 2 * max_lanes;
 
 /// Where posts go now: everything that a poster must know of the present epoch, in one word, so that it is never half new.
 /// Written by the service only.
 struct gate {
-    static constexpr std::uint64_t closed_bit = 8;
-    std::uint64_t raw{};  ///< from bit 0: lane 3, closed 1, 0 4, epoch 13, 0 3, first 16, QP number 24
+    static constexpr std::uint64_t closed_bit = 16;
+    std::uint64_t raw{};  ///< from bit 0: ring 4, closed 1, 0 3, epoch 12, 0 4, first 16, QP number 24
 
-    /// `first`: the software index that is hardware index 0 of this lane's QP.
+    /// `first`: the software index that is hardware index 0 of this ring's QP.
     VCCL_HOST_DEVICE static constexpr gate make(std::uint32_t qpn, std::uint64_t first, std::uint32_t epoch,
-                                                unsigned lane) noexcept {
-        return {std::uint64_t{qpn} << 40 | (first & 0xffff) << 24 | std::uint64_t{epoch & epoch_mask} << 8 | (lane & 7)};
+                                                unsigned ring) noexcept {
+        return {std::uint64_t{qpn} << 40 | (first & 0xffff) << 24 | std::uint64_t{epoch & epoch_mask} << 8 | (ring & 15)};
     }
     VCCL_HOST_DEVICE constexpr std::uint32_t qpn() const noexcept { return static_cast<std::uint32_t>(raw >> 40); }
     VCCL_HOST_DEVICE constexpr std::uint16_t first() const noexcept { return static_cast<std::uint16_t>(raw >> 24); }
     VCCL_HOST_DEVICE constexpr std::uint16_t epoch() const noexcept { return static_cast<std::uint16_t>(raw >> 8) & epoch_mask; }
-    VCCL_HOST_DEVICE constexpr unsigned lane() const noexcept { return raw & 7; }
+    VCCL_HOST_DEVICE constexpr unsigned ring() const noexcept { return raw & 15; }
     /// The lane has failed and the next one is not chosen yet: its completions are left to the service.
     VCCL_HOST_DEVICE constexpr bool closed() const noexcept { return (raw & closed_bit) != 0; }
     VCCL_HOST_DEVICE constexpr gate close() const noexcept { return {raw | closed_bit}; }
@@ -38,16 +41,16 @@ struct gate {
     friend constexpr bool operator==(const gate&, const gate&) noexcept = default;
 };
 
-/// "Everything below `index` is published, and was published last in this epoch on this lane", in one word.
+/// "Everything below `index` is published, and was published last in this epoch, in this ring", in one word.
 struct stamp {
     std::uint64_t raw{};
 
     VCCL_HOST_DEVICE static constexpr stamp make(std::uint64_t index, gate g) noexcept {
-        return {index << 16 | std::uint64_t{g.epoch()} << 3 | g.lane()};
+        return {index << 16 | std::uint64_t{g.epoch()} << 4 | g.ring()};
     }
     VCCL_HOST_DEVICE constexpr std::uint64_t index() const noexcept { return raw >> 16; }
-    VCCL_HOST_DEVICE constexpr std::uint16_t epoch() const noexcept { return static_cast<std::uint16_t>(raw >> 3) & epoch_mask; }
-    VCCL_HOST_DEVICE constexpr unsigned lane() const noexcept { return raw & 7; }
+    VCCL_HOST_DEVICE constexpr std::uint16_t epoch() const noexcept { return static_cast<std::uint16_t>(raw >> 4) & epoch_mask; }
+    VCCL_HOST_DEVICE constexpr unsigned ring() const noexcept { return raw & 15; }
     friend constexpr bool operator==(const stamp&, const stamp&) noexcept = default;
 };
 inline constexpr unsigned index_bits = 48;  ///< at 10^9 WQEs a second for 78 hours, or 10^7 for a year
@@ -62,11 +65,11 @@ struct queue_words {
     std::uint64_t completed{};             ///< everything below is done. Written by the poller, like the rest of this group
     std::uint64_t polled{};                ///< the gate for which it last polled
     std::uint64_t failure{};               ///< a packed result: the first error CQE of its epoch
-    std::uint64_t consumed[max_lanes]{};   ///< CQEs taken of each lane's CQ; the service sets it to 0 with a new ring
+    std::uint64_t consumed[max_rings]{};   ///< CQEs taken of each CQ; the service sets it to 0 with a new ring
 
     alignas(128) std::uint64_t open{};   ///< the gate. Written by the service, like the rest of this group
     std::uint64_t adopted{};             ///< a stamp: everything below it is on the lane of this epoch
-    std::uint64_t opened[max_lanes]{};   ///< the gate under which each lane was last open
+    std::uint64_t opened[max_rings]{};   ///< the gate under which each ring was last open
 };
 
 /// In host memory, written by the GPU's posters and pollers, read by the service.
@@ -80,8 +83,8 @@ struct alignas(128) host_words {
     std::uint64_t abort{};  ///< not 0: every wait ends with `aborted`. Written by the owner, at any time, on any thread
 };
 
-/// A lane as a poster sees it. Never changes once the queue is connected.
-struct lane_view {
+/// A ring and the keys of its lane, as a poster sees them. Never changes once the queue is connected.
+struct ring_view {
     device::ring ring{};
     std::uint32_t local_key{};   ///< of the window that is sent from and read into
     std::uint32_t remote_key{};  ///< of the peer's window
@@ -103,7 +106,7 @@ struct queue_view {
     std::uint32_t signal_count{};
     std::uint32_t depth_log{};
     const host_wait* wait{};    ///< host build only
-    lane_view lanes[max_lanes]{};
+    ring_view rings[max_rings]{};
 
     VCCL_HOST_DEVICE constexpr std::uint32_t depth() const noexcept { return 1u << depth_log; }
 };

@@ -1,0 +1,57 @@
+#include "world.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace vccl_test;
+
+TEST_CASE("A kernel's puts and signals arrive over the software fabric") {
+    soft_world<2> w;
+    REQUIRE(w.connect());
+    const auto tx = w.tx->ref();
+    CHECK(tx.channels() == 2);
+    for (unsigned c = 0; c < 2; ++c) {
+        CHECK(tx.channel(c).put_signal(warp_scope{}, 1000 + 5000 * c, 1000 + 5000 * c, 4000, c, 1));
+        CHECK(tx.channel(c).fetch_add(thread_scope{}, 4 + c, 5));
+    }
+    CHECK(w.rx->ref().wait_signal(warp_scope{}, 0, 1));
+    CHECK(w.rx->ref().wait_signal(warp_scope{}, 1, 1));
+    CHECK(std::memcmp(&w.in[1000], &w.out[1000], 4000) == 0);
+    for (unsigned c = 0; c < 2; ++c) CHECK(tx.channel(c).flush(warp_scope{}).what == outcome::ok);
+    CHECK(w.rx->ref().peek(4) == 5);
+}
+
+TEST_CASE("A port dies under a running kernel: nothing is lost, nothing comes twice, and the port is used again") {
+    soft_world<2> w;
+    REQUIRE(w.connect());
+    const auto tx = w.tx->ref();
+    bool down = false, up = false;
+    const std::uint64_t rounds = 400;
+    const nanoseconds begin = w.fabric.now();
+    w.every = [&] {
+        if (!down && w.fabric.now() - begin > 300_us) {
+            down = true;
+            CHECK(w.command("down A.nic0.p0"));
+        }
+        if (!up && w.fabric.now() - begin > 3_ms) {
+            up = true;
+            CHECK(w.command("up A.nic0.p0"));
+        }
+    };
+    for (std::uint64_t i = 1; i <= rounds; ++i) {
+        const std::uint64_t at = i * 2048 % (1 << 19);
+        REQUIRE(tx.channel(0).put_signal(warp_scope{}, at, at, 2048, 0, i));
+        REQUIRE(tx.channel(1).fetch_add(warp_scope{}, 1, i));
+        if (i % 8 == 0) REQUIRE(tx.channel(i / 8).flush(warp_scope{}));
+        if (i == rounds / 2) w.rest(200_ms);
+    }
+    CHECK(tx.channel(0).flush(warp_scope{}));
+    CHECK(tx.channel(1).flush(warp_scope{}));
+    CHECK(w.rx->ref().peek(0) == rounds);
+    CHECK(w.rx->ref().peek(1) == rounds * (rounds + 1) / 2);
+    CHECK(std::memcmp(&w.in[2048], &w.out[2048], (1 << 19) - 2048) == 0);
+    CHECK(w.tx->handler().count(channel_event::kind::failed_over) == 1);
+    CHECK(w.tx->handler().count(channel_event::kind::failed_back) == 1);
+    CHECK(w.rx->handler().count(channel_event::kind::failed_over) == 1);
+    CHECK(w.rx->handler().count(channel_event::kind::failed_back) == 1);
+    CHECK(w.tx->handler().count(channel_event::kind::lane_failed) == 1);
+}
