@@ -8,6 +8,7 @@
 #include "fabric_watch.hpp"
 
 #include <vccl/base/status_text.hpp>
+#include <vccl/verbs/soft/command_text.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -73,21 +74,6 @@ void watch(const soft_fabric& fabric, const std::string& name, double interval, 
     if (live) std::fputs("\x1b[?25h\x1b[?1049l", stdout);
 }
 
-/// What is wrong with a command, and with which of its words.
-std::string explain(status s, const std::vector<std::string>& command, const soft_fabric& fabric) {
-    const std::string word = s.detail < command.size() ? "'" + command[s.detail] + "'" : "the end";
-    if (s.code == errc::not_found) {
-        std::string known;
-        for (const auto& p : fabric.shape().ports) known.append(" ").append(p.name.view());
-        return "nothing is called " + word + "; ports:" + known;
-    }
-    if (s.code == errc::parse_error && s.detail == 0) return word + " is no command; see vccl-fabric --help";
-    if (s.code == errc::parse_error && s.detail >= command.size())
-        return "'" + command[0] + "' needs more words; see vccl-fabric --help";
-    if (s.code == errc::parse_error) return "cannot make sense of " + word + " or of what follows it; see vccl-fabric --help";
-    return std::string(text(s.code));
-}
-
 int run(const std::string& wanted, const std::vector<std::string>& command, double interval, unsigned count) {
     std::string name = wanted;
     if (name.empty() || command[0] == "list") {
@@ -123,7 +109,8 @@ int run(const std::string& wanted, const std::vector<std::string>& command, doub
     }
     std::string line;
     for (const auto& w : command) line.append(line.empty() ? "" : " ").append(w);
-    if (const status s = fabric->command(line); !s) return complain(explain(s, command, *fabric));
+    if (const status s = fabric->command(line); !s)
+        return complain(verbs::describe_command_fault(s, line, fabric->shape()) + "; see vccl-fabric --help");
     while (fabric->next_event_at() < nanoseconds::never()) pause_for(1_ms);  // a flap takes its time
     return 0;
 }

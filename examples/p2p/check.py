@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -84,10 +85,13 @@ def mistakes_are_explained():
     for words, status, said in ((["--backend", "fax"], 2, "fax"), (["--fail", "at=40 down x"], 2, "at=NUMBER%"), (["--role", "A"], 2, "--connect"),
                                 (["--rate", "fast"], 2, "400MB/s"), (["--file", "/no/such/file"], 1, "/no/such/file"),
                                 (["--output", "/no/such/folder/x", "--size", "1MiB"], 1, "/no/such/folder/x"),
-                                (["--results", "/proc/no", "--size", "1MiB"], 1, "--results"), (["--fail", "at=10% dwn A.nic0.p0", "--size", "8MiB"], 1, "dwn"),
+                                (["--results", "/proc/no", "--size", "1MiB"], 1, "--results"), (["--devices", "mlx5_"], 2, "--backend ibv"), (["--backend", "ibv", "--rate", "1MB/s"], 2, "--rate"),
                                 (["--fail", "at=10% run exit 3", "--size", "8MiB"], 1, "exit 3"), (["--port", "A.nic7.p0", "--size", "1MiB"], 1, "A.nic7.p0"), (["--output", "/dev/full", "--size", "8MiB"], 1, "No space left")):
         text = run(*words, status=status)
         assert said in text, (words, text)
+    for script, said in (("at=10% dwn A.nic0.p0", "dwn"), ("at=90% down A.nic9.p0", "A.nic0.p0 A.nic0.p1"), ("at=90% switch-down rail9", "rail0 rail1"), ("at=90% loss A", "'loss' needs more words")):
+        text = run("--fail", script, "--size", "64GiB", status=1)  # found out before anything is sent
+        assert said in text and " sends " not in text, (script, text)
     assert "Exit status" in subprocess.run([program, "--help"], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
@@ -123,6 +127,36 @@ def broken_by_hand():
     assert not tool or int(re.search(r"failovers=(\d+)", said).group(1)) >= 1, said
 
 
+def the_tool_names_what_there_is():
+    tool = [word for word in sys.argv[2:3] if word]
+    if not tool:
+        return
+    p = subprocess.Popen([program, *common, "--fail", "none", "--size", "8GiB", "--rate", "50MB/s"], stdout=subprocess.PIPE, text=True)
+    try:
+        while "vccl-fabric -f" not in p.stdout.readline():
+            pass
+        for words, said in ((["switch-down", "rail9"], "rails: rail0 rail1"), (["down", "A.nic9.p0"], "ports: A.nic0.p0 A.nic0.p1"), (["dwn"], "--help")):
+            done = subprocess.run([*tool, "-f", fabric, *words], stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 1 and said in done.stderr, done.stderr
+    finally:
+        for pid in children(p.pid).values():
+            os.kill(pid, signal.SIGKILL)
+        p.kill()
+        p.wait()
+
+
+def the_sender_says_what_it_waits_for():
+    with socket.socket() as s:  # a port that nobody has
+        s.bind(("127.0.0.1", 0))
+        address = "127.0.0.1:%d" % s.getsockname()[1]
+    with subprocess.Popen([program, *common, "--role", "A", "--connect", address, "--size", "4MiB"], stdout=subprocess.PIPE, text=True) as a:
+        said = a.stdout.readline()
+        assert "for B; start it with: p2p --role B --listen :" + address.rsplit(":", 1)[1] in said, said
+        b = subprocess.run([program, *common, "--role", "B", "--listen", address, "--fail", "none"], stdout=subprocess.PIPE, text=True, timeout=100)
+        a.communicate(timeout=60)
+        assert a.returncode == 0 and b.returncode == 0, said + b.stdout
+
+
 def two_terminals():
     with subprocess.Popen([program, *common, "--role", "B", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as b:
         first = b.stdout.readline()
@@ -134,7 +168,7 @@ def two_terminals():
 
 
 for test in (a_port_dies_and_returns, files_arrive_unchanged, backup_and_everything_lost, a_script_runs_commands, everything_over_the_backup, mistakes_are_explained,
-             a_killed_role_is_noticed, broken_by_hand, two_terminals):
+             a_killed_role_is_noticed, broken_by_hand, the_tool_names_what_there_is, the_sender_says_what_it_waits_for, two_terminals):
     began = time.monotonic()
     test()
     print(f"{test.__name__.replace('_', ' ')}: {time.monotonic() - began:.1f} s", flush=True)

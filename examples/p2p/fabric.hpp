@@ -5,6 +5,7 @@
 #include <vccl/base/status_text.hpp>
 #include <vccl/model/shapes.hpp>
 #include <vccl/verbs/soft.hpp>
+#include <vccl/verbs/soft/command_text.hpp>
 
 #if defined(P2P_HAS_IBV)
 #include <vccl/verbs/ibv.hpp>
@@ -46,16 +47,20 @@ public:
     const std::string& name() const noexcept { return name_; }
     std::string by_hand() const { return "break it by hand: vccl-fabric -f " + name_ + " down A.nic0.p0"; }
 
+    /// Throws user_error if command() could not do it.
+    void check(const std::string& what) const { refuse(fabric_.check_command(what), what); }
     /// Effects: does it. Returns: what is to be run besides, here nothing.
     std::vector<std::string> command(const std::string& what) {
-        if (const vccl::status s = fabric_.command(what); !s)
-            throw user_error("the fabric refused \"" + what + "\": " + vccl::describe(s));
+        refuse(fabric_.command(what), what);
         return {};
     }
 
 private:
     using fabric = vccl::verbs::soft_fabric;
 
+    void refuse(const vccl::status& s, const std::string& what) const {
+        if (!s) throw user_error("cannot do \"" + what + "\": " + vccl::verbs::describe_command_fault(s, what, shape()));
+    }
     fabric make(const options& o) {
         vccl::verbs::soft_options settings;
         settings.bytes_per_second = o.rate;
@@ -113,6 +118,8 @@ public:
     const std::string& name() const noexcept { return name_; }
     std::string by_hand() const { return "break it by hand: ip link set dev INTERFACE down"; }
 
+    /// Throws user_error if command() could not do it.
+    void check(const std::string& what) const { (void)command(what); }
     /// Returns: what takes the port's network interface down or up, for "down rxe_a0:1" and "up rxe_a0:1".
     std::vector<std::string> command(const std::string& what) const {
         const std::size_t space = what.find(' ');
@@ -121,11 +128,22 @@ public:
         if ((verb != "down" && verb != "up") || port.empty())
             throw user_error("cannot do \"" + what + "\" on ibv; write down PORT, up PORT or run COMMAND");
         const std::string netdev = backend_.netdev(std::string_view(port));
-        if (netdev.empty()) throw user_error("port \"" + port + "\" has no network interface to take " + verb);
+        if (netdev.empty())
+            throw user_error("no port \"" + port + "\" with a network interface to take " + verb +
+                             "; there are:" + known_ports());
         return {"ip", "link", "set", "dev", netdev, verb};
     }
 
 private:
+    /// Of every device here, also of those that the other role on this host uses.
+    static std::string known_ports() {
+        const auto all = backend{}.discover();
+        std::string known;
+        if (all)
+            for (const auto& p : all->ports) known.append(" ").append(p.name.view());
+        return known.empty() ? " none" : known;
+    }
+
     backend backend_{};
     std::string name_;
     vccl::topology shape_;

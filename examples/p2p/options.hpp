@@ -97,6 +97,11 @@ inline int parse_options(int count, char** arguments, options& o) {
             throw CLI::ValidationError("--listen and --connect", "need --role A or --role B");
         if (o.role != p2p::role::both && o.listen.empty() && o.connect.empty())
             throw CLI::ValidationError("--role", "needs --listen HOST:PORT or --connect HOST:PORT");
+        for (const char* soft_only : {"--rate", "--fabric"})
+            if (o.backend == backend_kind::ibv && app.count(soft_only) != 0)
+                throw CLI::ValidationError(soft_only, "is for --backend soft; with ibv it would have no effect");
+        if (o.backend == backend_kind::soft && !o.devices.empty())
+            throw CLI::ValidationError("--devices", "needs --backend ibv; the software RNIC has no devices to choose from");
         if (!rate.empty() && !parse_rate(rate, o.rate))
             throw CLI::ValidationError("--rate", "\"" + rate + "\" is not a rate; write for example 400MB/s or 2GB/s");
         (void)parse_script(o.script);

@@ -18,13 +18,27 @@ judgement play(const options& o, reporter& out, rendezvous& peer) {
     }
 }
 
+/// What a person types to start the other role, up to its address.
+std::string other_role(const options& o) {
+    const bool other_is_b = o.role == role::a;
+    return std::string(other_is_b ? "B; start it with: p2p --role B" : "A; start it with: p2p --role A") +
+           (o.backend == backend_kind::ibv ? " --backend ibv" : "");
+}
+
 rendezvous meet(const options& o) {
-    if (!o.connect.empty()) return rendezvous::connect(o.connect, seconds(o.patience));
+    if (!o.connect.empty())
+        return rendezvous::connect(o.connect, seconds(o.patience), [&] {
+            if (o.started) return;
+            std::printf("waiting at %s for %s --listen :%s\n", o.connect.c_str(), other_role(o).c_str(),
+                        parse_endpoint(o.connect).port.c_str());
+            std::fflush(stdout);
+        });
     listener door(o.listen);
     if (o.started)
         std::printf("L %u\n", door.port());
     else
-        std::printf("waiting for the other role: --connect %s:%u\n", parse_endpoint(o.listen).host.c_str(), door.port());
+        std::printf("waiting for %s --connect %s:%u\n", other_role(o).c_str(),
+                    parse_endpoint(o.listen).host.empty() ? "HOST" : parse_endpoint(o.listen).host.c_str(), door.port());
     std::fflush(stdout);
     return rendezvous(door.accept(seconds(o.patience)));
 }

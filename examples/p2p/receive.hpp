@@ -28,6 +28,12 @@ public:
         } catch (const user_error& e) { out_.event('*', e.what()); }
     }
 
+    /// Throws user_error if a step cannot be carried out here: before anything is sent, not in the middle of it.
+    static void check(const std::string& text, const Fabric& fabric) {
+        for (const script_step& step : parse_script(text))
+            if (!is_shell(step.command)) fabric.check(step.command);
+    }
+
     /// Effects: does what is left, and waits for it.
     void finish() {
         reached(1);
@@ -40,12 +46,14 @@ public:
             const vccl::nanoseconds now = reporter::now();
             out_.event('*', now, command);
             line_.add_mark({now, vccl::mark_kind::fault, vccl::lane_id{0}, std::string_view(command)});
-            background_.start(command.starts_with("run ") ? std::vector<std::string>{"sh", "-c", command.substr(4)}
-                                                          : fabric_.command(command));
+            background_.start(is_shell(command) ? std::vector<std::string>{"sh", "-c", command.substr(4)}
+                                                : fabric_.command(command));
         }
     }
 
 private:
+    static bool is_shell(const std::string& command) { return command.starts_with("run "); }
+
     std::vector<script_step> steps_;
     std::size_t next_{};
     Fabric& fabric_;
@@ -120,6 +128,7 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     sink to(o.output, p.size);
     result_files results(o.results);
     Fabric fabric(o, 'B', o.fabric);
+    script_runner<Fabric>::check(o.script, fabric);
     fields ready;
     ready.set("fabric", fabric.name());
     peer.send(note::ready, ready.encode());

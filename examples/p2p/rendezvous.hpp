@@ -94,15 +94,18 @@ public:
         (void)::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
 
-    /// Effects: connects, trying again until the deadline: the other role may start a little later.
-    static rendezvous connect(const std::string& where, vccl::nanoseconds timeout) {
+    /// Effects: connects, trying again until the deadline: the other role may start a little later. `waiting()` is called
+    /// once, if it is not there yet.
+    template <class Waiting>
+    static rendezvous connect(const std::string& where, vccl::nanoseconds timeout, Waiting&& waiting) {
         const vccl::nanoseconds deadline = vccl::steady_clock{}.now() + timeout;
         const auto found = listener::resolve(where, false);
-        for (;;) {
+        for (bool first = true;; first = false) {
             for (const addrinfo* a = found.get(); a; a = a->ai_next) {
                 file_descriptor s(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
                 if (s && ::connect(s.get(), a->ai_addr, a->ai_addrlen) == 0) return rendezvous(std::move(s));
             }
+            if (first) waiting();
             if (vccl::steady_clock{}.now() >= deadline)
                 throw system_error("cannot connect to " + where + "; is the other role running with --listen?");
             ::usleep(20'000);

@@ -86,6 +86,10 @@ public:
 
     /// A fault command, see soft/command.hpp for the words. `parse_error`, `not_found`: nothing was changed.
     vccl::status command(std::string_view text) { return engine_->command(text); }
+    /// Would `command` carry it out? Changes nothing. command_text.hpp says the answer in words.
+    vccl::status check_command(std::string_view text) const {
+        return soft_detail::parse(text, shape(), engine_->control().at.rail_count).error();
+    }
 
     std::vector<soft_port_status> status() const {
         std::vector<soft_port_status> rows;
