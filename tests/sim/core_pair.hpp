@@ -234,6 +234,8 @@ private:
         const auto& t = tx_->core();
         const auto& r = rx_->core();
         if (t.epoch().value > r.epoch().value) c_.broke("G3: the sender is in an epoch that the receiver has not begun");
+        if (r.state() == channel_state::running && !t.over() && t.epoch() != r.epoch())
+            c_.broke("G3: the receiver runs in an epoch that the sender has not followed");
         if (t.epoch().value < epochs_[0] || r.epoch().value < epochs_[1]) c_.broke("G3: an epoch went back");
         epochs_[0] = t.epoch().value;
         epochs_[1] = r.epoch().value;

@@ -50,8 +50,9 @@ public:
     half& at(unsigned l) { return c_.net.at[End][l]; }
 
     // --- executor ---
+    /// Until the fence is done the QPs may still write.
     void fence(unsigned l) {
-        at(l).silence();
+        at(l).connected = false;
         at(l).fencing = true;
     }
     void tell(const control_message& m) {
@@ -132,6 +133,7 @@ public:
     void fence_done(unsigned l, bool ok) {
         if (!at(l).fencing) return;
         if (!ok) c_.failed_on_purpose = true;
+        at(l).silence();
         poll(l);
         if (!at(l).fencing) return;
         at(l).fencing = false;

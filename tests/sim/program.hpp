@@ -3,7 +3,9 @@
 /// What the two simulation programs have in common: seeds FROM to TO, or until the time is up; at the first failure of a kind the
 /// seed, what broke, and a shrunk schedule that --replay takes.
 ///
-///     PROGRAM FROM TO [--seconds S]      PROGRAM --replay FILE      PROGRAM --show SEED
+///     PROGRAM FROM TO [--seconds S | --first]      PROGRAM --replay FILE      PROGRAM --show SEED
+///
+/// --first: stops at the first failure.
 ///
 /// Exit status 0: no failure. `Sim` has: schedule, draw(seed), problem_of(schedule), steps_of(schedule), totals().
 
@@ -50,8 +52,9 @@ int simulate(Sim& sim, const char* name, int argc, char** argv) {
         std::printf("%s\n", problem.empty() ? "every invariant held" : problem.c_str());
         return problem.empty() ? 0 : 1;
     }
-    if (argc != 3 && !(argc == 5 && std::strcmp(argv[3], "--seconds") == 0)) {
-        std::fprintf(stderr, "usage: %s FROM TO [--seconds S] | --replay FILE | --show SEED\n", name);
+    const bool first = argc == 4 && std::strcmp(argv[3], "--first") == 0;
+    if (argc != 3 && !first && !(argc == 5 && std::strcmp(argv[3], "--seconds") == 0)) {
+        std::fprintf(stderr, "usage: %s FROM TO [--seconds S | --first] | --replay FILE | --show SEED\n", name);
         return 2;
     }
     const std::uint64_t from = std::strtoull(argv[1], nullptr, 10), to = std::strtoull(argv[2], nullptr, 10);
@@ -68,6 +71,7 @@ int simulate(Sim& sim, const char* name, int argc, char** argv) {
         if (++kinds[problem.substr(0, 24)] != 1) continue;
         std::printf("seed %" PRIu64 ": %s\n%s", seed, problem.c_str(), text(shrunk(sim, s, problem)).c_str());
         std::fflush(stdout);
+        if (first) return 1;
     }
     for (const auto& [kind, times] : kinds) std::printf("%" PRIu64 " x %s\n", times, kind.c_str());
     std::printf("%s: seeds %" PRIu64 " to %" PRIu64 " in %.1f s, %" PRIu64 " failed; %s\n", name, from, seed - 1, gone(), bad,

@@ -116,7 +116,7 @@ public:
             return;
         }
         if (s.health == lane_health::failed) s.health = lane_health::fenced;
-        if (this->state_ == channel_state::fencing && !this->book_.any_fencing()) decide(now);
+        if (this->state_ == channel_state::fencing || (this->state_ == channel_state::suspended && this->book_.any_up())) decide(now);
     }
 
     VCCL_COLD void port_changed(unsigned l, bool up, nanoseconds now) noexcept {
@@ -203,7 +203,7 @@ public:
             this->book_.heard(active_, now);
             this->alive_at_ = now;
         }
-        if (this->state_ == channel_state::announcing && now >= next_sync_) announce(now);
+        if (this->state_ == channel_state::announcing && now >= next_sync_ && !this->book_.any_fencing()) announce(now);
         grants_.look(
             this->io_, this->book_, now, [this](unsigned l) { return outstanding_on(l); },
             [&](unsigned l) { lane_fault(l, fault_cause::hung, wc_status::success, now); });
@@ -254,6 +254,7 @@ private:
 
     /// All dead lanes are fenced: the ledger holds the truth. Takes back their grants and chooses the next lane.
     VCCL_COLD void decide(nanoseconds now) noexcept {
+        if (this->book_.any_fencing()) return;  // a sync calls generations dead: none leaves while they can still write (G2)
         for (std::uint64_t s = head_; s != tail_; ++s) {
             incoming& c = at(s);
             const bool dead = c.generation <= this->book_[c.lane].dead_generation;
