@@ -193,6 +193,9 @@ public:
     }
 
     ibv_context* native() const noexcept { return device_.get(); }
+    ibv_pd* domain() const noexcept { return domain_.get(); }
+    /// A QP of this port that was made elsewhere gets this port's ladder and an owner.
+    qp adopt(ibv_qp* made) const noexcept { return qp{made, origin_}; }
 
 private:
     /// READs serve probes and GPU flushes, a few at a time; every RNIC executes this many.
