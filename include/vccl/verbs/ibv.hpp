@@ -25,7 +25,7 @@ struct ibv {
         if (!found) return found.error();
         char host[48] = "localhost";
         ::gethostname(host, sizeof host - 1);
-        return ibv_detail::arrange(host, *found, ibv_detail::find_gpus());
+        return arrange(host, *found, ibv_detail::find_gpus());
     }
 
     /// `name`: "mlx5_0:1" or, for the first port, "mlx5_0". Returns: `no_device`, `no_port`, `permission`, `no_memory`.

@@ -1,73 +1,14 @@
 #pragma once
 /// \file
-/// This host as a topology: libibverbs' devices and their ports, NVIDIA GPUs, how far apart they are. Called by
-/// `ibv::discover`; set-up only, any thread. What was found (`found_*`) and what is made of it are apart, so that the latter
-/// can be tested without the machine.
+/// What libibverbs and sysfs say of this host: devices and their ports, NVIDIA GPUs, where they hang; model/machine.hpp
+/// makes the topology of it. Called by `ibv::discover`; set-up only, any thread.
 
 #include <vccl/base/owned.hpp>
-#include <vccl/model/path_distance.hpp>
+#include <vccl/model/machine.hpp>
 #include <vccl/verbs/ibv/port.hpp>
 #include <vccl/verbs/ibv/sysfs.hpp>
 
 namespace vccl::inline v0::verbs::ibv_detail {
-
-struct found_port {
-    unsigned number{1};
-    std::uint64_t bytes_per_second{};
-};
-struct found_device {
-    std::string name;   ///< "mlx5_0"
-    std::string path;   ///< resolved sysfs directory of the PCI function, or empty
-    int numa{-1};
-    std::vector<found_port> ports;
-};
-struct found_gpu {
-    std::string path;
-    int numa{-1};
-};
-
-/// Returns: what two functions of one card share ("…/0000:3b:00"), or nothing. Virtual functions have other slots.
-VCCL_COLD inline std::string_view card_of(std::string_view device_path) noexcept {
-    return sysfs::pci_address(device_path).empty() ? std::string_view{} : device_path.substr(0, device_path.rfind('.'));
-}
-
-/// The ports of one card, which usually shows one device for each of them, make one NIC. Rails: nothing tells which switch
-/// a port is cabled to, so the nth port of every host is taken to be on rail n, as rail-optimised fabrics are built.
-VCCL_COLD inline topology arrange(std::string_view host, const std::vector<found_device>& devices,
-                                  const std::vector<found_gpu>& gpus) {
-    topology t;
-    t.hosts.push_back({fixed_name<48>{host}});
-    const host_id self{0};
-    std::vector<const found_device*> first_of;  // of each NIC
-    for (const found_device& device : devices) {
-        std::size_t nic = 0;
-        while (nic < first_of.size() && (card_of(device.path).empty() || card_of(first_of[nic]->path) != card_of(device.path)))
-            ++nic;
-        if (nic == first_of.size()) {
-            first_of.push_back(&device);
-            t.nics.push_back(
-                {device.name.c_str(), self, static_cast<std::int16_t>(device.numa), sysfs::pci_address(device.path)});
-        }
-        const nic_id id{static_cast<std::uint16_t>(nic)};
-        for (const found_port& port : device.ports) {
-            const auto place = static_cast<std::uint8_t>(t.port_count(id) + 1);
-            const rail_id rail{static_cast<std::uint16_t>(t.ports.size())};
-            t.ports.push_back(
-                {std::string_view{device.name + ":" + std::to_string(port.number)}, id, place, rail, port.bytes_per_second});
-        }
-    }
-    for (const found_gpu& gpu : gpus) {
-        const std::string name = "gpu" + std::to_string(t.gpus.size());
-        topology::gpu& made = t.gpus.emplace_back();
-        made.name = std::string_view{name};
-        made.host = self;
-        made.numa = static_cast<std::int16_t>(gpu.numa);
-        made.pci = sysfs::pci_address(gpu.path);
-        for (const found_device* nic : first_of)
-            made.to_nic.push_back(path_distance({gpu.numa, gpu.path}, {nic->numa, nic->path}));
-    }
-    return t;
-}
 
 /// The netdev of a RoCE port ("eth2"), or nothing.
 VCCL_COLD inline std::string netdev_of(const std::string& device, unsigned port) {

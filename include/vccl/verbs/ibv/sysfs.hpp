@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace vccl::inline v0::verbs::sysfs {
@@ -52,12 +51,6 @@ VCCL_COLD inline std::vector<std::string> entries(const std::string& folder) {
     }
     ::free(found);
     return out;
-}
-
-/// Returns: the last part of a device's path if that is a PCI address ("0000:3b:00.0"), else nothing.
-inline std::string_view pci_address(std::string_view device_path) noexcept {
-    const std::string_view last = device_path.substr(device_path.rfind('/') + 1);
-    return last.size() >= 12 && last[last.size() - 2] == '.' && last[last.size() - 5] == ':' ? last : std::string_view{};
 }
 
 }  // namespace vccl::inline v0::verbs::sysfs
