@@ -2,6 +2,7 @@
 // A connection as NCCL sees it, whatever backend and QP count it has: a sender or a receiver of messages with tags. One thread
 // at a time uses it, NCCL's or the keeper's; `mutex` says whose turn it is.
 #include "abi.hpp"
+#include "event_log.hpp"
 #include "introduction.hpp"
 #include "policies.hpp"
 #include "registrations.hpp"
@@ -90,8 +91,8 @@ public:
 
     /// Effects: writes to the log, once, why the connection is of no use any more.
     code report(const vccl::status& why) noexcept {
-        if (!reported_) warn(label_.peer + ": " + vccl::describe(why, lane_of(why)) + "; lanes: " + label_.all());
-        reported_ = true;
+        if (!label_.end_said) warn(label_.peer + ": " + vccl::describe(why, lane_of(why)) + "; lanes: " + label_.all());
+        label_.end_said = true;
         return why.code == vccl::errc::message_too_long ? code::invalid_usage : code::remote_error;
     }
     channel_label& label() noexcept { return label_; }
@@ -103,9 +104,6 @@ protected:
     std::string lane_of(const vccl::status& s) const { return s.lane < label_.count ? label_.lanes[s.lane] : std::string(); }
 
     channel_label label_;
-
-private:
-    bool reported_{};
 };
 
 class send_comm : public comm {

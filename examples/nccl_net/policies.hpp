@@ -1,12 +1,8 @@
 #pragma once
-// Policies that read the settings: the stock ones, chosen when the job starts instead of when the plugin is compiled; and the
-// handler that tells NCCL's log what happened to a channel.
-#include "log.hpp"
+// Policies that read the settings: the stock ones, chosen when the job starts instead of when the plugin is compiled.
 #include "settings.hpp"
 
-#include <vccl/policy/completion.hpp>
 #include <vccl/policy/port_policies.hpp>
-#include <vccl/telemetry/event_text.hpp>
 
 namespace nccl_net {
 
@@ -68,48 +64,6 @@ struct chosen_failback {
     }
 };
 
-/// What a channel is called in the log. Filled when both ends know each other; outlives the endpoint.
-struct channel_label {
-    std::string peer;                     // "to B" or "from B"
-    std::string lanes[vccl::max_lanes];   // "A.nic0.p0>B.nic0.p0"
-    unsigned count{};
-    bool quiet{};                         // closing: what happens now is nobody's concern
-
-    vccl::lane_names names() const {
-        vccl::lane_names out{};
-        for (unsigned l = 0; l < count; ++l) out.names[l] = lanes[l];
-        return out;
-    }
-    std::string all() const {
-        std::string out;
-        for (unsigned l = 0; l < count; ++l) out += (l ? ", " : "") + lanes[l];
-        return out;
-    }
-};
-
-struct event_log {
-    using policy_axis = vccl::axis::completion;
-    const channel_label* label{};
-
-    void on_event(const vccl::channel_event& e) noexcept {
-        using kind = vccl::channel_event::kind;
-        if (!label || label->quiet) return;
-        try {
-            std::string line = label->peer + ": " + vccl::describe(e, label->names());
-            switch (e.what) {
-                case kind::failed: warn(line + "; lanes: " + label->all()); break;
-                case kind::failed_over:
-                case kind::suspended: warn(line); break;
-                case kind::lane_failed:
-                case kind::lane_restored:
-                case kind::failed_back: info(line); break;
-                default: break;
-            }
-        } catch (...) {  // no memory for a line: the channel matters more
-        }
-    }
-};
-
-static_assert(vccl::port_policy<chosen_ports> && vccl::failback_policy<chosen_failback> && vccl::completion_handler<event_log>);
+static_assert(vccl::port_policy<chosen_ports> && vccl::failback_policy<chosen_failback>);
 
 }  // namespace nccl_net
