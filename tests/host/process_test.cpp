@@ -298,13 +298,46 @@ TEST_CASE("The sending process is killed in the middle: the receiver is told in 
         a.signal(SIGKILL);
         std::_Exit(0);
     }
-    const outcome in = receive(*s.fabric, a.fd(), 1'000'000);
+    endpoint_options closed_means_gone;  // nothing else can tell in time
+    closed_means_gone.peer_grace = closed_means_gone.give_up_after = 600_s;
+    const outcome in = receive(*s.fabric, a.fd(), 1'000'000, closed_means_gone);
     int how = 1;
     ::waitpid(killer, &how, 0);
     CHECK(how == 0);
-    CHECK((in.end.code == errc::peer_lost || in.end.code == errc::no_lane_left));
+    CHECK(in.end.code == errc::peer_lost);
     CHECK(in.chunks >= 84);
     CHECK(in.wrong == 0);
+}
+
+TEST_CASE("An abort with a deadline returns once the peer has heard it, or when the deadline has passed") {
+    shared s("abort");
+    other b(s.name, [](verbs::soft_fabric& f, int fd) { return receive(f, fd, 1'000'000); });
+    other mute(s.name, [](verbs::soft_fabric& f, int fd) {
+        host_context<verbs::soft> at_b(*f.host("B"), f.shape());
+        receiver rx(at_b, gpu_id{2}, channel_id{8});
+        const status joined = join(rx, fd);
+        char c;
+        (void)(put(fd, "x", 1) && get(fd, &c, 1));  // connected, and then deaf
+        return outcome{.end = joined};
+    });
+    host_context<verbs::soft> context(*s.fabric->host("A"), s.fabric->shape());
+    sender tx(context, gpu_id{0}, channel_id{7});
+    CHECK(tx.abort(1_s).code == errc::not_connected);
+    REQUIRE(join(tx, b.fd()));
+    CHECK(tx.abort(patience));
+    CHECK(tx.health().code == errc::aborted);
+    const status heard = b.result().end;
+    CHECK(heard.code == errc::aborted);
+    CHECK(heard.about == subject::peer_code);
+    CHECK(heard.detail == static_cast<std::uint32_t>(errc::aborted));
+
+    sender other_tx(context, gpu_id{0}, channel_id{8});
+    REQUIRE(join(other_tx, mute.fd()));
+    char c;
+    REQUIRE(get(mute.fd(), &c, 1));
+    CHECK(other_tx.abort(50_ms).code == errc::timeout);
+    REQUIRE(put(mute.fd(), "x", 1));
+    CHECK(mute.result().end.code == errc::ok);
 }
 
 TEST_CASE("The receiving process is stopped for longer than every timer and resumed: the transfer completes") {

@@ -4,6 +4,8 @@
 
 #include "support.hpp"
 
+#include <vccl/verbs/soft/command_text.hpp>
+
 #include <cstring>
 
 using namespace soft_test;
@@ -395,11 +397,27 @@ TEST_CASE("a wrong command changes nothing and says which word is wrong") {
         const status s = f.command(c.text);
         CHECK(s.code == c.code);
         CHECK(s.detail == c.word);
+        CHECK(f.check_command(c.text) == s);
     }
+    CHECK(f.check_command("down A.nic0.p0"));
+    CHECK(f.check_command("flap A 5ms 5ms 2x"));
     for (const auto& p : f.status()) {
         CHECK(p.up);
         CHECK(p.faults == 0);
     }
+}
+
+TEST_CASE("what is wrong with a command is said with the word that is, and with what there is instead") {
+    const auto f = take(soft_fabric::create(soft_topology(1, 1, 2, 1), by_hand()));
+    const auto words = [&f](const char* command) {
+        return verbs::describe_command_fault(f.check_command(command), command, f.shape());
+    };
+    CHECK(words("down A.nic7.p0") == "nothing is called 'A.nic7.p0'; ports: A.nic0.p0 A.nic0.p1");
+    CHECK(words("switch-down rail9") == "nothing is called 'rail9'; rails: rail0 rail1");
+    CHECK(words("dwn A.nic0.p0") == "'dwn' is no command");
+    CHECK(words("") == "the end is no command");
+    CHECK(words("loss A.nic0.p0") == "'loss' needs more words");
+    CHECK(words("loss A.nic0.p0 much") == "cannot make sense of 'much' or of what follows it");
 }
 
 TEST_CASE("quantities are read with their units and fractions") {
