@@ -179,7 +179,7 @@ private:
             case act::dark: c_.net.dark[l] = true; break;
             case act::light: c_.net.dark[l] = false; break;
             case act::hang: h.hung = h.connected; break;
-            case act::fenced: on(e, [&](auto& x) { x.fence_done(l, true); }); break;
+            case act::fenced: on(e, [&](auto& x) { x.fence_done(l, true, s.b < 192); }); break;
             case act::unfenceable: on(e, [&](auto& x) { x.fence_done(l, false); }); break;
             case act::broken_qp: on(e, [&](auto& x) { x.fault(l, fault_cause::qp_fatal); }); break;
             case act::renumbered: on(e, [&](auto& x) { x.fault(l, fault_cause::gid_change); }); break;
@@ -236,6 +236,8 @@ private:
         if (t.epoch().value > r.epoch().value) c_.broke("G3: the sender is in an epoch that the receiver has not begun");
         if (r.state() == channel_state::running && !t.over() && t.epoch() != r.epoch())
             c_.broke("G3: the receiver runs in an epoch that the sender has not followed");
+        if ((r.state() == channel_state::running || r.state() == channel_state::announcing) && !r.usable(r.active()))
+            c_.broke("G6: the receiver has chosen a lane that is not up");
         if (t.epoch().value < epochs_[0] || r.epoch().value < epochs_[1]) c_.broke("G3: an epoch went back");
         epochs_[0] = t.epoch().value;
         epochs_[1] = r.epoch().value;
@@ -253,9 +255,25 @@ private:
         early_ = early_ || (!parting_ && (t.over() || r.over()));
     }
 
+    /// A path that is broken without any error or event is found out by both ends, also when it is idle (G5).
+    void find_out() {
+        bool any = false;
+        for (unsigned l = 0; l < c_.lanes; ++l) any |= c_.net.dark[l];
+        for (unsigned n = 0; any && n < 120 && c_.broken.empty() && !tx_->core().over() && !rx_->core().over(); ++n) {
+            round();
+            c_.now = c_.now + nanoseconds{10'000'000};
+            check();
+        }
+        if (!any || tx_->core().over() || rx_->core().over()) return;
+        for (unsigned l = 0; l < c_.lanes; ++l)
+            if (c_.net.dark[l] && (tx_->core().usable(l) || rx_->core().usable(l)))
+                c_.broke("G5: a path has been broken for a second, and is still used");
+    }
+
     /// Every fault is taken away; whatever is left to do must get done, and the channel closed.
     void mend() {
         cut_oob(false);
+        find_out();
         for (unsigned l = 0; l < c_.lanes; ++l) {
             c_.net.dark[l] = false;
             for (unsigned e = 0; e < 2; ++e) {

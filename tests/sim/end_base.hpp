@@ -109,7 +109,20 @@ public:
     void hear(std::uint32_t n) {
         const control_message m = c_.net.messages[n];
         for (unsigned l = 0; l < c_.lanes; ++l) at(l).unheard = 0;
+        const auto& core = self().core();
+        const lane_state before = core.lanes()[m.lane];
+        const std::uint32_t epoch = core.epoch().value;
+        const bool wants = wants_answer(m);
+        const std::size_t said = c_.net.messages.size();
         telling(static_cast<told>(m.kind), m.lane, [&](auto&) { self().message(m); });
+        const lane_state& after = core.lanes()[m.lane];
+        if (of_a_generation(m.kind) && m.generation < before.generation &&
+            (after.health != before.health || after.generation != before.generation || core.epoch().value != epoch))
+            c_.broke("G11: old news changed a lane");
+        const auto answer = static_cast<control_kind>(static_cast<unsigned>(m.kind) + 1);
+        bool answered = !wants;
+        for (std::size_t i = said; i < c_.net.messages.size(); ++i) answered |= c_.net.messages[i].kind == answer;
+        if (!answered) c_.broke("G4: a request was not answered");
     }
 
     /// Port events, as an endpoint looks at them.
@@ -130,11 +143,12 @@ public:
         look();
         telling(told::tick, most_lanes, [&](auto& core) { core.tick(c_.now); });
     }
-    void fence_done(unsigned l, bool ok) {
+    /// `drained`: what had come in was looked at; otherwise its completions come later.
+    void fence_done(unsigned l, bool ok, bool drained = true) {
         if (!at(l).fencing) return;
         if (!ok) c_.failed_on_purpose = true;
         at(l).silence();
-        poll(l);
+        if (drained) poll(l);
         if (!at(l).fencing) return;
         at(l).fencing = false;
         telling(ok ? told::fence_done : told::fence_failed, l, [&](auto& core) { core.fenced(l, ok, c_.now); });
@@ -151,6 +165,28 @@ public:
                 self().part(l, a);
             else if (!h.fencing && h.connected)
                 fault(l, fault_cause::retries, wc_status::retry_exc_err);
+        }
+    }
+
+    static bool of_a_generation(control_kind k) {
+        return k == control_kind::notify || k == control_kind::notify_ack ||
+               (k >= control_kind::restore && k <= control_kind::restore_nak) || k == control_kind::probe ||
+               k == control_kind::probe_ack;
+    }
+    /// Must this message be answered at once, in the state that the core is in?
+    bool wants_answer(const control_message& m) {
+        const auto& core = self().core();
+        switch (m.kind) {
+            case control_kind::goodbye:
+            case control_kind::abort: return true;
+            case control_kind::hello:
+            case control_kind::notify:
+            case control_kind::probe: return !core.over();
+            case control_kind::sync: return core.state() == channel_state::running && m.epoch == core.epoch().value;
+            case control_kind::restore:
+                return !core.over() && m.generation == core.lanes()[m.lane].generation &&
+                       core.lanes()[m.lane].health == lane_health::verifying;
+            default: return false;
         }
     }
 

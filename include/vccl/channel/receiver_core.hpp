@@ -116,7 +116,8 @@ public:
             return;
         }
         if (s.health == lane_health::failed) s.health = lane_health::fenced;
-        if (this->state_ == channel_state::fencing || (this->state_ == channel_state::suspended && this->book_.any_up())) decide(now);
+        if (this->state_ == channel_state::fencing || (this->state_ == channel_state::suspended && this->book_.any_up()))
+            decide(now);
     }
 
     VCCL_COLD void port_changed(unsigned l, bool up, nanoseconds now) noexcept {
@@ -220,7 +221,7 @@ protected:
         if (this->state_ == channel_state::running) this->fault_at_ = now;
         ++this->epoch_;
         this->state_ = channel_state::fencing;
-        if (!this->book_.any_fencing()) decide(now);
+        decide(now);
     }
 
 private:
