@@ -20,6 +20,7 @@ public:
         return {words_, count_, host_, wait_, timeout_ns};
     }
     VCCL_HOST_DEVICE std::uint32_t words() const noexcept { return count_; }
+    VCCL_HOST_DEVICE const std::uint64_t* data() const noexcept { return words_; }
     /// What a signal word holds now. What was put before it can be read afterwards.
     VCCL_HOST_DEVICE std::uint64_t peek(std::uint32_t word) const noexcept {
         return load<order::acquire, scope::system>(&words_[word]);
