@@ -89,6 +89,9 @@ public:
     /// Why the channel ended; ok while it lives.
     status health() const noexcept { return begun_ ? self().core_why() : status{}; }
 
+    /// Is it at something that takes several passes, such as a failover? Then whoever drives many lets it not rest.
+    bool restless() const noexcept { return begun_ && (fencing_ != 0 || (self().core_why() && self().unsettled())); }
+
     /// Effects: one pass: polls, posts, and now and then looks after the lanes. Returns true if something moved.
     bool progress() noexcept {
         if (!begun_) return false;

@@ -6,13 +6,13 @@
 #include <vccl/base/clock.hpp>
 #include <vccl/base/mutex.hpp>
 #include <vccl/base/status.hpp>
+#include <vccl/host/roster.hpp>
 
 #include <pthread.h>
 #include <sched.h>
 #include <atomic>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace vccl::inline v0 {
 
@@ -25,14 +25,11 @@ struct proxy_thread {
     using policy_axis = axis::progress;
 };
 
-/// One thread that drives endpoints in turn. Endpoints attach and detach at any time; the thread naps when all of them
+/// One thread that drives the endpoints of a roster. They attach and detach at any time; the thread naps when all of them
 /// have been idle for a while.
 class proxy {
 public:
-    struct passenger {
-        void* self{};
-        bool (*pass)(void*) noexcept {};
-    };
+    using passenger = roster::passenger;
 
     /// Throws: std::bad_alloc if the system gives no thread.
     proxy() {
@@ -50,12 +47,12 @@ public:
 
     void attach(passenger p) {
         const scoped_lock lock(mutex_);
-        passengers_.push_back(p);
+        roster_.add(p);
     }
     /// Effects: after it returns the proxy no longer touches the endpoint.
     void detach(void* self) noexcept {
         const scoped_lock lock(mutex_);
-        std::erase_if(passengers_, [self](const passenger& p) { return p.self == self; });
+        roster_.remove(self);
     }
 
 private:
@@ -66,7 +63,7 @@ private:
             bool moved = false;
             {
                 const scoped_lock lock(mutex_);
-                for (passenger& p : passengers_) moved |= p.pass(p.self);
+                moved = roster_.turn();
             }
             idle = moved ? 0 : idle + 1;
             if (idle > spins_before_yield) ::sched_yield();
@@ -74,7 +71,7 @@ private:
     }
 
     mutex mutex_;
-    std::vector<passenger> passengers_;
+    roster roster_;
     std::atomic<bool> stop_{};
     pthread_t thread_{};
 };
@@ -87,7 +84,7 @@ public:
 
     template <class... Args>
     explicit proxied(proxy& driver, Args&&... args) : driver_(driver), endpoint_(std::forward<Args>(args)...) {
-        driver_.attach({this, [](void* self) noexcept { return static_cast<proxied*>(self)->pass(); }});
+        driver_.attach({this, [](void* self) noexcept { return static_cast<proxied*>(self)->pass(); }, &called_});
     }
     proxied(const proxied&) = delete;
     ~proxied() { driver_.detach(this); }
@@ -124,13 +121,15 @@ public:
     template <class F>
     auto locked(F&& f) const noexcept(noexcept(f(std::declval<Endpoint&>()))) {
         const scoped_lock lock(mutex_);
+        called_.store(true, std::memory_order_relaxed);
         return f(endpoint_);
     }
 
 private:
+    /// True also while the endpoint cannot rest: somebody is calling it, or it is at something that takes several passes.
     bool pass() noexcept {
         const scoped_try_lock lock(mutex_);
-        return lock && endpoint_.progress();
+        return !lock || endpoint_.progress() || endpoint_.restless();
     }
 
     template <class Done>
@@ -149,6 +148,7 @@ private:
 
     proxy& driver_;
     mutable mutex mutex_;
+    mutable std::atomic<bool> called_{true};
     mutable Endpoint endpoint_;
 };
 

@@ -60,6 +60,9 @@ public:
     sequence next() const noexcept { return sequence{tail_}; }
     bool ended(sequence m) const noexcept { return ended_ > m.value; }
 
+    /// Is a message under way? Its copies end without anybody calling.
+    bool restless() const noexcept { return (why_ && ended_ != tail_) || endpoint_.restless(); }
+
     /// Effects: one pass of the endpoint and of the ring. Returns true if something moved.
     bool progress() noexcept {
         bool moved = endpoint_.progress();

@@ -86,6 +86,13 @@ public:
             if (s) s->abort();
     }
 
+    /// Is any stripe at something that takes several passes?
+    bool restless() const noexcept {
+        bool any = false;
+        for (const auto& s : stripes_) any = any || (s && s->restless());
+        return any;
+    }
+
     /// Effects: one pass over all stripes. Returns true if something moved.
     bool progress() noexcept {
         if (!begun_) return false;
