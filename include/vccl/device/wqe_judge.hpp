@@ -73,7 +73,7 @@ VCCL_HOST_DEVICE constexpr judgement judge(const wqe_fields& f, std::uint64_t in
     if (is_transfer(f.opcode)) return judge_transfer(f);
     if (is_atomic(f.opcode)) return judge_atomic(f);
     if (!is(f.opcode, wqe_opcode::nop)) return {bad, wqe_fault::unknown_opcode};
-    if (f.segments != 1) return {bad, wqe_fault::wrong_segments};
+    if (f.segments == 0 || f.segments > 4) return {bad, wqe_fault::wrong_segments};  // NVSHMEM posts NOPs of 1 and of 2
     return {};
 }
 

@@ -40,7 +40,7 @@ const bad_wqe bad_writes[] = {
     {"atomic of a wrong length", [](wqe_block& b) { set_opcode(b, 0x12), set_ds(b, 4); }, syndrome::local_length,
      wqe_fault::wrong_length},
     {"masked atomic without a size", [](wqe_block& b) { set_opcode(b, 0x15), set_ds(b, 4); }, op_error, wqe_fault::wrong_opmod},
-    {"NOP of 3 segments", [](wqe_block& b) { set_opcode(b, 0); }, op_error, wqe_fault::wrong_segments},
+    {"NOP of 5 segments", [](wqe_block& b) { set_opcode(b, 0), set_ds(b, 5); }, op_error, wqe_fault::wrong_segments},
 };
 
 TEST_CASE("Each field that is wrong is named; what came before succeeds, what comes after is flushed") {
