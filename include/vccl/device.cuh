@@ -5,3 +5,4 @@
 
 #include <vccl/device/compose.hpp>
 #include <vccl/device/gpu_space.cuh>
+#include <vccl/device/host_ring.hpp>

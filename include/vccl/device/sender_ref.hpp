@@ -26,6 +26,9 @@ public:
     /// The view for one of the sender's channels: `channel mod channels()` has a queue of its own.
     VCCL_HOST_DEVICE sender_ref channel(std::uint32_t c) const noexcept { return {queues_ + c % count_, 1, timeout_}; }
     VCCL_HOST_DEVICE unsigned channels() const noexcept { return count_; }
+    /// Indices of the first channel's queue: what was posted, and below which everything is done.
+    VCCL_HOST_DEVICE std::uint64_t posted() const noexcept { return queue_ref<Policy>(queues_).posted(); }
+    VCCL_HOST_DEVICE std::uint64_t completed() const noexcept { return queue_ref<Policy>(queues_).completed(); }
     /// Where everything of the first channel lies: for operations of one's own, with queue_ref.
     VCCL_HOST_DEVICE const queue_view& view() const noexcept { return *queues_; }
 

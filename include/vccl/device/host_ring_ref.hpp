@@ -1,0 +1,196 @@
+#pragma once
+/// \file
+/// What a kernel holds of a host ring: the operations of a sender_ref, carried out by a proxy thread of the host. Trivially
+/// copyable; any thread, as many at once as the sharing policy says. A post is: credit, reservation, words; nobody waits for a
+/// turn. The order of one channel is that of reservations.
+
+#include <vccl/device/policy.hpp>
+#include <vccl/device/request.hpp>
+#include <vccl/device/result.hpp>
+#include <vccl/device/scope.hpp>
+#include <vccl/device/wait.hpp>
+#include <vccl/device/words.hpp>
+
+namespace vccl::inline v0::device {
+
+/// In the posters' memory.
+struct host_ring_words {
+    alignas(128) std::uint64_t reserve{};   ///< next free word. Changed by posters
+    alignas(128) std::uint64_t consumed{};  ///< as a poster last saw it
+};
+/// In host memory, written by the proxy: one for each channel.
+struct alignas(128) channel_words {
+    std::uint64_t done{};     ///< every request of the channel below this word of the ring is done
+    std::uint64_t failure{};  ///< a packed result, if one failed
+    std::uint64_t epoch{};    ///< of the channel's queue
+};
+/// In host memory.
+struct alignas(128) host_ring_head {
+    std::uint64_t consumed{};  ///< words that the proxy has taken. Written by the proxy
+};
+
+struct host_ring_view {
+    host_ring_words* words{};
+    std::uint64_t* ring{};  ///< host memory, written by posters
+    std::uint32_t size_log{};
+    std::uint32_t channels{};
+    const host_ring_head* head{};
+    const channel_words* channel{};
+    const host_words* host{};
+    const host_wait* wait{};
+};
+
+template <class Policy>
+class host_ring_ref {
+public:
+    using policy = Policy;
+
+    host_ring_ref() = default;
+    VCCL_HOST_DEVICE host_ring_ref(const host_ring_view& view, std::uint32_t channel, std::int64_t timeout_ns) noexcept
+        : v_(view), channel_(channel), timeout_(timeout_ns) {}
+
+    VCCL_HOST_DEVICE host_ring_ref within(std::int64_t timeout_ns) const noexcept { return {v_, channel_, timeout_ns}; }
+    VCCL_HOST_DEVICE host_ring_ref channel(std::uint32_t c) const noexcept { return {v_, c % v_.channels, timeout_}; }
+    VCCL_HOST_DEVICE unsigned channels() const noexcept { return v_.channels; }
+
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result put(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) const {
+        return transfer(who, request_op::put, to, from, bytes);
+    }
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result get(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) const {
+        return transfer(who, request_op::get, from, to, bytes);
+    }
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result signal(Scope who, std::uint32_t word, std::uint64_t value) const {
+        return post(who, make(request_op::signal, word, value));
+    }
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result put_signal(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
+                                              std::uint32_t word, std::uint64_t value) const {
+        request r = make(request_op::put_signal, word, value);
+        r.remote = to;
+        r.local = from;
+        r.length = static_cast<std::uint32_t>(bytes);
+        return post(who, r);
+    }
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result fetch_add(Scope who, std::uint32_t word, std::uint64_t add) const {
+        return post(who, make(request_op::fetch_add, word, add));
+    }
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result flush(Scope who) const {
+        who.sync();
+        std::uint64_t packed = 0;
+        if (who.rank() == 0) {
+            deadline until(v_.wait, timeout_);
+            packed = pack(wait(load<order::relaxed, Policy::who>(&v_.words->reserve), until));
+        }
+        return unpack(who.broadcast(packed));
+    }
+
+private:
+    static constexpr std::uint64_t no_index = ~std::uint64_t{0};
+    static constexpr std::uint64_t piece = 1u << 30;
+
+    VCCL_HOST_DEVICE request make(request_op op, std::uint32_t word, std::uint64_t value) const noexcept {
+        request r;
+        r.op = op;
+        r.channel = static_cast<std::uint16_t>(channel_);
+        r.word = static_cast<std::uint8_t>(word);
+        r.value = value;
+        return r;
+    }
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result transfer(Scope who, request_op op, std::uint64_t remote, std::uint64_t local,
+                                            std::uint64_t bytes) const {
+        request r = make(op, 0, 0);
+        for (std::uint64_t at = 0;;) {
+            const std::uint64_t left = bytes - at, now = left < piece ? left : piece;
+            r.remote = remote + at;
+            r.local = local + at;
+            r.length = static_cast<std::uint32_t>(now);
+            const device_result done = post(who, r);
+            at += now;
+            if (!done || at == bytes) return done;
+        }
+    }
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result post(Scope who, const request& r) const {
+        deadline until(v_.wait, timeout_);
+        if constexpr (std::is_same_v<Scope, thread_scope> && !Policy::alone) {
+            const coalesced together(v_.words);
+            if ((together.size() * words_of(r.op) >> v_.size_log) == 0) return write(together, r, until);
+            return write(single{}, r, until);
+        } else {
+            who.sync();
+            std::uint64_t packed = 0;
+            if (who.rank() == 0) packed = pack(write(single{}, r, until));
+            return unpack(who.broadcast(packed));
+        }
+    }
+    template <class Group>
+    VCCL_HOST_DEVICE device_result write(const Group& who, const request& r, deadline& until) const {
+        const unsigned each = words_of(r.op);
+        std::uint64_t base = no_index;
+        device_result why{};
+        if (who.rank() == 0) why = reserve(who.size() * each, base, until);
+        base = who.broadcast(base);
+        if (base == no_index) return unpack(who.broadcast(pack(why)));
+        release_to_system();  // what is to be sent, before the words that ask for it
+        const std::uint64_t mask = (std::uint64_t{1} << v_.size_log) - 1;
+        for (unsigned i = 0; i < each; ++i) {
+            const std::uint64_t at = base + who.rank() * each + i;
+            store<released, scope::system>(&v_.ring[at & mask], request_word(r, i) | lap_flag(at, v_.size_log));
+        }
+        return {};
+    }
+    VCCL_HOST_DEVICE device_result reserve(unsigned count, std::uint64_t& base, deadline& until) const {
+        const std::uint64_t size = std::uint64_t{1} << v_.size_log;
+        std::uint64_t next = load<order::relaxed, Policy::who>(&v_.words->reserve);
+        for (;;) {
+            // Acquire: a word is written again only after the proxy has read it.
+            if (next + count - load<order::acquire, Policy::who>(&v_.words->consumed) <= size) [[likely]] {
+                if constexpr (Policy::alone)
+                    store<order::relaxed, Policy::who>(&v_.words->reserve, next + count);
+                else if (!compare_exchange<order::relaxed, Policy::who>(&v_.words->reserve, next, next + count))
+                    continue;
+                base = next;
+                return {};
+            }
+            const std::uint64_t taken = load<order::acquire, scope::system>(&v_.head->consumed);
+            if (next + count - taken > size)
+                if (const device_result r = look(until); !r) return r;
+            // Never back: another poster may have seen more.
+            std::uint64_t known = load<order::relaxed, Policy::who>(&v_.words->consumed);
+            while (known < taken && !compare_exchange<order::release, Policy::who>(&v_.words->consumed, known, taken)) {}
+            next = load<order::relaxed, Policy::who>(&v_.words->reserve);
+        }
+    }
+    VCCL_HOST_DEVICE device_result wait(std::uint64_t index, deadline& until) const {
+        const channel_words& c = v_.channel[channel_];
+        const std::uint64_t began = load<order::relaxed, scope::system>(&c.epoch);
+        while (load<order::acquire, scope::system>(&c.done) < index)
+            if (const device_result r = look(until); !r) return r;
+        device_result r{};
+        const std::uint64_t ended = load<order::relaxed, scope::system>(&c.epoch);
+        r.epoch = static_cast<std::uint16_t>(ended);
+        if (ended != began) r.what = outcome::moved;
+        return r;
+    }
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result look(deadline& until) const {
+        const device_result failed = unpack(load<order::relaxed, scope::system>(&v_.channel[channel_].failure));
+        if (failed.what == outcome::error) return failed;
+        if (load<order::relaxed, scope::system>(&v_.host->abort) != 0) return {outcome::aborted};
+        if (until.passed()) return {outcome::timeout};
+        pause(until.host());
+        return {};
+    }
+
+    host_ring_view v_{};
+    std::uint32_t channel_{};
+    std::int64_t timeout_{};
+};
+static_assert(std::is_trivially_copyable_v<host_ring_ref<queue_policy<>>>);
+
+}  // namespace vccl::inline v0::device
