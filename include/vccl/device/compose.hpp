@@ -26,18 +26,18 @@ struct policy_list {};
 
 /// The policies that host endpoints have, too.
 template <class Kept, class... Ps>
-struct host_part {
+struct without_device_axes {
     using type = Kept;
 };
 template <class... Kept, class P, class... Ps>
-struct host_part<policy_list<Kept...>, P, Ps...> {
-    using type = typename std::conditional_t<device_axis<P>, host_part<policy_list<Kept...>, Ps...>,
-                                             host_part<policy_list<Kept..., P>, Ps...>>::type;
+struct without_device_axes<policy_list<Kept...>, P, Ps...> {
+    using type = typename std::conditional_t<device_axis<P>, without_device_axes<policy_list<Kept...>, Ps...>,
+                                             without_device_axes<policy_list<Kept..., P>, Ps...>>::type;
 };
 template <class List>
-struct host_policies;
+struct as_policies;
 template <class... Ps>
-struct host_policies<policy_list<Ps...>> {
+struct as_policies<policy_list<Ps...>> {
     using type = policies<Ps...>;
 };
 
@@ -49,8 +49,8 @@ struct soft_rings {
 };
 
 template <class... Ps>
-struct device_policies : host_policies<typename host_part<policy_list<>, Ps...>::type>::type {
-    using host = typename host_policies<typename host_part<policy_list<>, Ps...>::type>::type;
+struct device_policies : as_policies<typename without_device_axes<policy_list<>, Ps...>::type>::type {
+    using host = typename as_policies<typename without_device_axes<policy_list<>, Ps...>::type>::type;
     static_assert(how_many<axis::sharing, Ps...> <= 1 && how_many<axis::doorbell, Ps...> <= 1 &&
                       how_many<axis::space, Ps...> <= 1 && how_many<axis::rings, Ps...> <= 1,
                   "vccl: two policies of a device endpoint on one axis");
