@@ -11,79 +11,14 @@
 /// process (audit.hpp), the last are read from valgrind's trace of two runs of different length, which must be equal.
 
 #include "audit.hpp"
-#include "by_hand.hpp"
-
-#include <vccl/model/shapes.hpp>
-#include <vccl/vccl.hpp>
+#include "callgrind.hpp"
+#include "pair.hpp"
 
 #include <cstdio>
 #include <cstring>
 #include <string>
 
 namespace hotpath {
-
-using namespace vccl;
-
-/// A clock that stands still.
-struct still_clock {
-    using policy_axis = axis::clock;
-    nanoseconds now() const noexcept { return {1'000'000'000}; }
-};
-
-template <unsigned Qps, class Clock = steady_clock>
-class pair {
-    using sender = host_sender<backend, sibling_port, qp_group<Qps>, rollback_fifo<64>, on_completion<counters>, Clock>;
-    using receiver = host_receiver<backend, sibling_port, qp_group<Qps>, on_completion<counters>, Clock>;
-
-    backend wire_;
-    topology shape_ = make_cluster(2, 1, 2, 1);
-    host_context<backend> a_{wire_, shape_}, b_{wire_, shape_};
-    sender tx_{a_, gpu_id{0}, channel_id{0}};
-    receiver rx_{b_, gpu_id{1}, channel_id{0}};
-    std::vector<std::byte> bytes_ = std::vector<std::byte>(pieces * chunk_bytes);
-    memory memory_a_, memory_b_;
-    memory_view from_[pieces], to_[pieces];
-
-public:
-    bool connect() {
-        auto blob_a = tx_.local_info(), blob_b = rx_.local_info();
-        if (!blob_a || !blob_b || !tx_.begin_connect(*blob_b) || !rx_.begin_connect(*blob_a)) return false;
-        for (unsigned i = 0; i < 1'000'000 && !(tx_.connected() && rx_.connected()); ++i) {
-            tx_.progress();
-            rx_.progress();
-        }
-        auto m = a_.register_memory(bytes_.data(), bytes_.size()), n = b_.register_memory(bytes_.data(), bytes_.size());
-        if (!m || !n) return false;
-        memory_a_ = std::move(*m);
-        memory_b_ = std::move(*n);
-        for (unsigned i = 0; i < pieces; ++i) {
-            from_[i] = memory_a_.view(i * chunk_bytes, chunk_bytes);
-            to_[i] = memory_b_.view(i * chunk_bytes, chunk_bytes);
-        }
-        return tx_.connected() && rx_.connected();
-    }
-    void run(std::uint64_t chunks) {
-        const std::uint64_t goal = rx_.received().value + chunks;
-        while (rx_.received().value < goal) {
-            receiver_step(goal);
-            sender_step(goal);
-        }
-    }
-
-private:
-    __attribute__((noinline)) void receiver_step(std::uint64_t goal) {
-        std::uint64_t s = rx_.next().value;
-        for (const std::uint64_t end = std::min({goal, rx_.received().value + 2 * step, s + step}); s < end; ++s)
-            if (!rx_.recv(to_[s % pieces])) std::abort();
-        rx_.progress();
-    }
-    __attribute__((noinline)) void sender_step(std::uint64_t goal) {
-        std::uint64_t s = tx_.next().value;
-        for (const std::uint64_t end = std::min(goal, tx_.acknowledged().value + 64); s < end; ++s)
-            if (!tx_.send(from_[s % pieces])) std::abort();
-        tx_.progress();
-    }
-};
 
 template <class Loop>
 int measured(std::uint64_t chunks) {
@@ -103,40 +38,13 @@ int measured(std::uint64_t chunks) {
 int one(const std::string& mode, std::uint64_t chunks) {
     if (mode == "ours1") return measured<pair<1>>(chunks);
     if (mode == "ours4") return measured<pair<4>>(chunks);
-    if (mode == "still1") return measured<pair<1, still_clock>>(chunks);
+    if (mode == "still1") return measured<pair<1, still>>(chunks);
     if (mode == "hand1") return measured<by_hand<1>>(chunks);
     if (mode == "hand4") return measured<by_hand<4>>(chunks);
     std::fprintf(stderr, "hotpath: no mode %s\n", mode.c_str());
     return 2;
 }
 
-/// The first line that `command` prints, as a number; negative when there is none.
-double number_from(const char* command) {
-    std::FILE* pipe = ::popen(command, "r");
-    if (!pipe) return -1;
-    char line[64]{};
-    const bool ok = std::fgets(line, sizeof line, pipe) != nullptr;
-    return ::pclose(pipe) == 0 && ok ? std::atof(line) : -1;
-}
-
-/// What a longer run costs beyond a shorter one, per chunk: what start-up costs falls out. Negative: no valgrind.
-template <class Cost>
-double per_chunk(Cost&& cost) {
-    constexpr std::uint64_t few = 2000, many = 12000;
-    const double a = cost(few), b = cost(many);
-    return a < 0 || b < 0 ? -1 : (b - a) / static_cast<double>(many - few);
-}
-double instructions(const char* self, const char* mode, unsigned chunks_a_step, const char* function) {
-    return per_chunk([&](std::uint64_t chunks) {
-        char command[1024];
-        std::snprintf(
-            command, sizeof command,
-            "valgrind --tool=callgrind --callgrind-out-file=/dev/null --toggle-collect='*%s*' %s %s %llu %u 2>&1 | sed -n "
-            "'s/.*Collected : //p'",
-            function, self, mode, static_cast<unsigned long long>(chunks), chunks_a_step);
-        return number_from(command);
-    });
-}
 double system_calls(const char* self, const char* mode) {
     return per_chunk([&](std::uint64_t chunks) {
         char command[1024];

@@ -24,7 +24,8 @@ class loopback {
     };
     struct qp_body {
         cq_state* cq{};
-        qp_body* peer{};
+        qp_body* peer{};                      ///< found at the first post
+        qp_body *posters{}, *next_poster{};   ///< those whose peer this is; the next of this one's peer
         qpn number{};
         qp_state state{qp_state::reset};
         std::vector<recv_work> receives;
@@ -118,6 +119,7 @@ public:
                 const auto p = wire_->qps.find(peer_.value);
                 if (p == wire_->qps.end()) return errc::not_connected;
                 body_->peer = p->second;
+                body_->next_poster = std::exchange(p->second->posters, body_.get());
             }
             carry(w, *body_->peer);
             if (has(w.flags, work_flags::signaled)) body_->cq->push(c);
@@ -133,9 +135,14 @@ public:
             return static_cast<unsigned>(recvs.size());
         }
         status destroy() noexcept {
-            if (body_) wire_->qps.erase(body_->number.value);
-            for (auto& [number, other] : wire_ ? wire_->qps : none_)
-                if (other->peer == body_.get()) other->peer = nullptr;
+            if (!body_) return {};
+            wire_->qps.erase(body_->number.value);
+            for (qp_body* p = body_->posters; p; p = p->next_poster) p->peer = nullptr;
+            if (body_->peer) {
+                qp_body** link = &body_->peer->posters;
+                while (*link != body_.get()) link = &(*link)->next_poster;
+                *link = body_->next_poster;
+            }
             body_.reset();
             return {};
         }
@@ -184,7 +191,6 @@ public:
             to.cq->push(c);
         }
 
-        static inline std::unordered_map<std::uint32_t, qp_body*> none_{};
         std::shared_ptr<wire> wire_;
         std::unique_ptr<qp_body> body_;
         qpn peer_{};
