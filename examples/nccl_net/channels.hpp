@@ -25,7 +25,9 @@ public:
 
     vccl::status health() const noexcept override {
         if (const vccl::status s = data_.health(); !s) return s;
-        return tags_.health();
+        // A receiver that has everything closes its tags; that it has, the sender may learn later.
+        const vccl::status tags = tags_.health();
+        return tags.code == vccl::errc::closed ? vccl::status{} : tags;
     }
     void abort() noexcept override {
         this->label_.quiet = true;
@@ -131,7 +133,7 @@ public:
         if (const vccl::status why = this->health(); !why) return this->report(why);
         const tag_list* const group = head_group();
         if (!group) return code::success;
-        if (group->count == 0 || group->count > max_group) return this->report(vccl::errc::protocol_violation);
+        if (!usable(*group)) return this->report(vccl::errc::protocol_violation);
         const std::uint64_t flying = this->data_.next().value - this->data_.acknowledged().value;
         if (messages_at_once - flying < group->count - sent_) return code::success;
         for (unsigned i = sent_; i < group->count; ++i) {

@@ -25,6 +25,9 @@ struct alignas(64) tag_list {
     std::int32_t tags[max_group];
 };
 
+/// Could a receiver have made it?
+constexpr bool usable(const tag_list& l) noexcept { return l.count != 0 && l.count <= max_group; }
+
 class comm;
 
 /// What NCCL asks about with test().
