@@ -55,6 +55,8 @@ def snippets(cxx):
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         for page in pages:
             for line, words, text in blocks(page, "cpp"):
+                if any(word.startswith("file=") for word in words):
+                    continue  # a whole header: tests/cookbook compiles and runs it
                 name = page.relative_to(source)
                 placed = f'#line {line} "{name}"\n{text}'
                 if words == ["statements"]:
