@@ -103,6 +103,7 @@ def words():
                 if row not in names:
                     problems.append(f"{page} has a row for `{row}`, which is no errc")
     mentions("docs/concepts.md", concepts(), "concept")
+    mentions("docs/metrics.md", re.findall(r'(?:family|total)\("(vccl_\w+)"', read(include / "vccl/telemetry/openmetrics.hpp")), "metric family")
     commands = re.findall(r'{"([a-z-]+)", fault_verb::', read(include / "vccl/verbs/soft/command.hpp"))
     mentions("docs/software-rnic.md", commands, "command")
     mentions("docs/performance.md", [made.parent.name for made in sorted(source.glob("bench/*/CMakeLists.txt"))], "bench")
