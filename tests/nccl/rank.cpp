@@ -277,6 +277,7 @@ private:
             if (of_recv == code::success) of_recv = net_.test(recv, &done, nullptr);
             if (done) end("wrong: the receive was called done");
         }
+        meet("after the message");
         end("error " + std::to_string(static_cast<int>(of_send)) + " long");
     }
 
