@@ -522,6 +522,47 @@ TEST_CASE("A flush fails: its chunk is not received before a later flush succeed
     exact(w, 40);
 }
 
+TEST_CASE("By default a chunk in memory that is called a GPU's counts only after its flush, one in host memory without") {
+    for (const bool device : {false, true}) {
+        CAPTURE(device);
+        ordinary w;
+        start(w);
+        std::vector<std::byte> bytes(4096);
+        auto to = w.b.register_memory(bytes.data(), bytes.size(), device);
+        REQUIRE(to);
+        REQUIRE(w.command("fail-flush B.nic0"));
+        REQUIRE(w.rx->recv(to->view()));
+        w.out[0] = std::byte{0x5a};
+        REQUIRE(w.tx->send(w.out_memory.view(0, 4096)));
+        const bool received = w.until([&] { return w.rx->received().value == 1; }, 50_ms);
+        CHECK(received == !device);
+        CHECK(bytes[0] == std::byte{0x5a});  // the bytes are there either way
+        REQUIRE(w.command("clear B.nic0"));
+        REQUIRE(w.until([&] { return w.rx->received().value == 1 && w.tx->acknowledged().value == 1; }, 2_s));
+        CHECK(bytes[0] == std::byte{0x5a});
+    }
+}
+
+TEST_CASE("Chunks in memory that is called a GPU's are read by the NIC, never by the CPU, however small") {
+    ordinary w;
+    start(w);
+    std::vector<std::byte> bytes(64, std::byte{1});
+    for (const bool device : {false, true}) {
+        CAPTURE(device);
+        auto from = w.a.register_memory(bytes.data(), bytes.size(), device);
+        REQUIRE(from);
+        REQUIRE(w.rx->recv(w.in_memory.view(0, 64)));
+        REQUIRE(w.until([&] { return w.tx->acknowledged() == w.tx->next(); }, 10_ms));
+        w.rest(1_ms);  // the grant is there: the chunk is posted in the next pass
+        bytes[0] = std::byte{1};
+        REQUIRE(w.tx->send(from->view()));
+        w.tx->progress();
+        bytes[0] = std::byte{2};  // after the post, before the NIC runs
+        REQUIRE(w.until([&] { return w.tx->acknowledged() == w.tx->next(); }, 10_ms));
+        CHECK(w.in[0] == (device ? std::byte{2} : std::byte{1}));
+    }
+}
+
 TEST_CASE("Flushes fail on one port only: chunks are received over the other") {
     world_options o;
     o.rx.flush = flush_mode::always;

@@ -31,6 +31,13 @@ TEST_CASE("Chunks of no byte, one byte and odd sizes survive failures on one QP"
 }
 TEST_CASE("Chunks of four MiB survive failures") { sizes_survive<soft_world<>>({4u << 20, (4u << 20) - 1}, 3); }
 
+TEST_CASE("Chunks from and to addresses of every alignment survive failures") {
+    world_options o;
+    o.chunk = 64 * 1024 + 1;  // so the buffers lie at every address modulo 16
+    survives_a_port<soft_world<>>(o);
+    survives_a_port<soft_world<4>>(o);
+}
+
 TEST_CASE("A window of one receive") {
     world_options o;
     o.rx.window = 1;
