@@ -21,6 +21,7 @@ for page in (source / "docs").glob("*.md"):
 headers = (scratch / "site/headers.html").read_text()
 for header in (source / "include").rglob("*.?pp"):
     assert f">{header.relative_to(source / 'include')}<" in headers, header
+assert "</td><td></td>" not in headers, "a header does not say what it is"
 if shutil.which("dot"):
     assert "<svg" in (scratch / "site/protocol.html").read_text(), "state diagrams are pictures"
 
