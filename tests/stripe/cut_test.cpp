@@ -80,19 +80,36 @@ TEST_CASE("Share policies: level, fixed, and far NICs left alone") {
     CHECK(far_at_most<25>{}.rate(far) == 25);
 }
 
-TEST_CASE("A meter measures while there is something to carry, and forgets after a rest") {
+TEST_CASE("A meter measures what is carried while there is always something to carry") {
     stripe_meter m;
     nanoseconds now{1'000'000'000};
-    m.load(4 * mib, now);
+    m.load(8 * mib, now);
     CHECK(m.rate() == 0);
     for (unsigned i = 0; i < 4; ++i) m.unload(mib, now = now + nanoseconds{1 << 20});  // one byte a nanosecond
     CHECK(m.rate() == 1'000'000'000);
-    CHECK(m.backlog() == 0);
-    m.load(mib, now = now + nanoseconds{1'000'000});
+    CHECK(m.backlog() == 4 * mib);
     m.unload(mib, now = now + nanoseconds{2 << 20});
-    CHECK(m.rate() == 750'000'000);  // the rest in between does not count
-    m.load(mib, now + stripe_meter::memory + nanoseconds{1});
+    CHECK(m.rate() == 750'000'000);
+    m.unload(stripe_meter::least_bytes, now = now + stripe_meter::sample_time);  // slow: no megabyte is waited for
+    CHECK(m.rate() < 400'000'000);
+    m.forget();
     CHECK(m.rate() == 0);
+}
+
+TEST_CASE("A stripe that runs out of work is taken to carry more and more: a bad moment does not stick") {
+    stripe_meter m;
+    nanoseconds now{};
+    m.load(2 * mib, now);
+    m.unload(mib, now = nanoseconds{1'000'000'000});  // an outage lies in it
+    const std::uint64_t slow = m.rate();
+    CHECK(slow == mib);
+    m.unload(mib, now);
+    for (unsigned i = 0; i < 40; ++i) {
+        m.load(16384, now);
+        m.unload(16384, now = now + nanoseconds{1000});
+        now = now + nanoseconds{500'000};
+    }
+    CHECK(m.rate() > 50 * slow);
 }
 
 TEST_CASE("Chunks that are not cut take the named stripes in turn") {

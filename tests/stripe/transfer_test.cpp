@@ -106,6 +106,22 @@ TEST_CASE("A slow port gets what it can carry") {
     CHECK(a / b == doctest::Approx(4).epsilon(0.15));
 }
 
+TEST_CASE("A port that was slow and is well again gets its half again, although nothing tells of it") {
+    world_options o = wide(1, 2);
+    o.chunk = 1 << 20;
+    o.fabric.bytes_per_second = 4'000'000'000;
+    striped_world<2> w(o);
+    start(w);
+    REQUIRE(w.command("rate A.nic0.p1 100MB/s"));
+    REQUIRE(w.transfer(60));
+    REQUIRE(w.command("rate A.nic0.p1 4GB/s"));
+    REQUIRE(w.transfer(160));
+    const double a0 = double(bytes_in(w, "B.nic0.p0")), b0 = double(bytes_in(w, "B.nic0.p1"));
+    REQUIRE(w.transfer(240));
+    exact(w, 240);
+    CHECK((double(bytes_in(w, "B.nic0.p0")) - a0) / (double(bytes_in(w, "B.nic0.p1")) - b0) == doctest::Approx(1).epsilon(0.1));
+}
+
 TEST_CASE("With own_share a stripe keeps its half wherever it goes") {
     striped_world<2, 1, own_share> w(wide(1, 2));
     start(w);

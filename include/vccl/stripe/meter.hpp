@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// How much a stripe has to carry, and how fast it does so, measured while it has something to carry. Pure. Owner thread.
+/// How much a stripe has to carry, and how fast it does so when it always has something to carry. Pure. Owner thread.
 
 #include <vccl/base/time.hpp>
 
@@ -8,16 +8,21 @@ namespace vccl::inline v0 {
 
 class stripe_meter {
 public:
-    static constexpr std::uint64_t sample_bytes = 1 << 20;   ///< a sample is taken over so much: many chunks, yet soon
-    static constexpr nanoseconds memory{100'000'000};        ///< what was measured before so long a rest is forgotten
+    /// A sample is taken over so many bytes, or over so long if at least some came: many chunks, yet soon.
+    static constexpr std::uint64_t sample_bytes = 1 << 20, least_bytes = 1 << 16;
+    static constexpr nanoseconds sample_time{10'000'000};
 
     std::uint64_t backlog() const noexcept { return backlog_; }
     /// Bytes per second; 0: not known.
     std::uint64_t rate() const noexcept { return rate_; }
+    /// What was measured was of another lane.
+    void forget() noexcept {
+        rate_ = 0;
+        carried_ = 0;
+    }
 
     void load(std::uint64_t bytes, nanoseconds now) noexcept {
         if (backlog_ == 0) {
-            if (now - since_ > memory) rate_ = 0;
             since_ = now;
             carried_ = 0;
         }
@@ -26,7 +31,10 @@ public:
     void unload(std::uint64_t bytes, nanoseconds now) noexcept {
         backlog_ -= bytes;
         carried_ += bytes;
-        if (carried_ < sample_bytes || now <= since_) return;
+        // It had less to carry than it could: all that is known is that it carries more than was thought.
+        if (backlog_ == 0) rate_ += rate_ / 8;
+        const bool enough = carried_ >= sample_bytes || (carried_ >= least_bytes && now - since_ >= sample_time);
+        if (backlog_ == 0 || !enough || now <= since_) return;
         const auto sample =
             static_cast<std::uint64_t>(static_cast<double>(carried_) * 1e9 / static_cast<double>((now - since_).count));
         rate_ = rate_ == 0 ? sample : (rate_ + sample) / 2;

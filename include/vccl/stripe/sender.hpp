@@ -117,6 +117,14 @@ private:
         while (head_ != cut_ && done(at(head_))) retire();
         return moved;
     }
+    /// A stripe on another lane than when it was measured carries as that lane promises, until it is measured again.
+    void watch_lanes() noexcept {
+        for (unsigned i = 0; i < Count; ++i) {
+            const lane_id now = this->stripes_[i]->active_lane();
+            if (now != measured_on_[i]) meters_[i].forget();
+            measured_on_[i] = now;
+        }
+    }
     bool done(const chunk& c) const noexcept {
         for (unsigned i = 0; i < Count; ++i)
             if (c.on >> i & 1 && this->stripes_[i]->acknowledged().value <= c.item[i]) return false;
@@ -154,6 +162,7 @@ private:
         c.too_long = whole > *room;
         c.on = *room < split_from_ ? 1u << home : (1u << Count) - 1;
         std::uint64_t share[Count]{};
+        watch_lanes();
         if (!c.too_long) {
             if (c.on == 1u << home)
                 share[home] = whole;
@@ -203,6 +212,7 @@ private:
     std::uint32_t carried_[Count][capacity]{};  ///< bytes of each part that a stripe has under way
     std::uint64_t head_{}, cut_{}, tail_{};     ///< head <= cut <= tail: below `cut` the stripes have their parts
     stripe_meter meters_[Count]{};
+    lane_id measured_on_[Count]{};
     std::uint64_t unloaded_[Count]{};  ///< parts below this number have left the meter
     std::uint32_t split_from_{};
     std::uint8_t homes_{};
