@@ -55,15 +55,26 @@ def all_to_all(n, seed):
     expect(out, torch.cat([pattern(n, seed + rank, r) for r in range(size)]), "all_to_all")
 
 
-def check(schedules, seed, largest):
+def go_on(until):
+    """Rank 0's clock decides for all."""
+    more = torch.tensor(int(time.monotonic() < until), device=gpu)
+    dist.broadcast(more, 0)
+    return bool(more.item())
+
+
+def check(schedules, seed, largest, seconds):
     draw = random.Random(seed)
     done, begin = 0, time.monotonic()
     for schedule in range(schedules + 1):
         if schedule:  # the first round is without faults
             say("FAULTS on", seed * 1000 + schedule)
-        for collective in (all_reduce, all_gather, reduce_scatter, all_to_all) * 2:
-            collective(draw.choice([1, 1000, draw.randrange(1, largest), largest]), draw.randrange(1 << 20))
-            done += 1
+        until = time.monotonic() + seconds
+        more = True
+        while more:
+            for collective in (all_reduce, all_gather, reduce_scatter, all_to_all):
+                collective(draw.choice([1, 1000, draw.randrange(1, largest), largest]), draw.randrange(1 << 20))
+                done += 1
+            more = go_on(until)
         dist.barrier()
         torch.cuda.synchronize()
         if schedule:
