@@ -162,7 +162,7 @@ TEST_CASE("Both ports at once over rate-limited wires: the ratios are reported")
     if (!have_eight()) return;
     hosts h;
     network_faults network;
-    for (const char* wire : {"rate sw_b0 200mbit", "rate sw_b1 200mbit"}) REQUIRE(network.fault(wire));
+    for (const char* wire : {"rate sw_b0 100mbit", "rate sw_b1 100mbit"}) REQUIRE(network.fault(wire));
     const auto warm_up = 1_s, span = 4_s;
     double one = 0;
     {
