@@ -208,11 +208,11 @@ __global__ void ours(wqe_block* wq, std::uint64_t index, std::uint64_t heap, std
     if constexpr (C == call::get) put(read(head(true), to, from));
     if constexpr (C == call::p) put(inline_write(head(true), to, a.value));
     if constexpr (C == call::put_signal_add || C == call::warp_put_signal) {
-        put(write(head(C == call::put_signal_add), to, from));
+        put(write(head(false), to, from));
         put(masked_fetch_add_64(head(true), signal, dropped, a.value, 0));
     }
     if constexpr (C == call::put_signal_set) {
-        put(write(head(true), to, from));
+        put(write(head(false), to, from));
         const wqe_pair p = masked_compare_swap_64(head(false), signal, dropped, {a.value, 0, ~0ull, 0});
         put(p.block[0]);
         put(p.block[1]);

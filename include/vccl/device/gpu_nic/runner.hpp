@@ -1,0 +1,175 @@
+#pragma once
+/// \file
+/// The NIC in a kernel, as a state machine of one ring: which bytes are to be moved next, and the CQEs. Moving them is the
+/// caller's, who has many threads for it. One thread; the host build runs the same code under a clock of its own.
+
+#include <vccl/device/gpu_nic/tables.hpp>
+
+namespace vccl::inline v0::device::gpu_nic_detail {
+
+/// The next thing to do for the WQE at hand.
+struct step {
+    enum class kind : std::uint8_t { none, copy, inlined, atomic };
+    kind what{kind::none};
+    std::uint64_t to{}, from{};  ///< addresses; an atomic's word is `to`, its result goes to `from`
+    std::uint32_t bytes{};
+};
+
+class runner {
+public:
+    static constexpr std::uint32_t piece = 256u << 10;  ///< bytes moved between two looks at ports and states
+
+    VCCL_HOST_DEVICE const fetched_wqe& current() const noexcept { return wqe_; }
+
+    /// Effects: looks at the ring and what the host says; completes what needs no bytes moved. `now` in nanoseconds.
+    VCCL_HOST_DEVICE step decide(const tables& t, unsigned queue, std::uint64_t now) noexcept {
+        const queue_entry& e = t.queues[queue];
+        const std::uint32_t generation = load<order::acquire, scope::system>(&e.generation);
+        if (generation != generation_) begin(e, generation);
+        const queue_state state = state_of(e);
+        if (generation == 0 || state == queue_state::idle) return {};
+        report_ = &t.reports[queue];
+        if (!busy_) listen();
+        if (state == queue_state::error || failed_) {
+            flush();
+            return {};
+        }
+        if (!busy_ && !take()) return {};
+        if (!reachable(t, e)) {
+            if (since_ == 0) since_ = now;
+            if (now - since_ >= e.retry_time) end({syndrome::transport_retry, wqe_fault::none});
+            return {};
+        }
+        since_ = 0;
+        return plan(t, e);
+    }
+    /// Effects: the step's bytes have been moved and can be seen by everyone.
+    VCCL_HOST_DEVICE void finish(const step& s) noexcept {
+        done_ += s.bytes;
+        if (done_ >= wqe_.fields.local.length) end({});
+    }
+
+private:
+    VCCL_HOST_DEVICE static queue_state state_of(const queue_entry& e) noexcept {
+        return static_cast<queue_state>(load<order::acquire, scope::system>(reinterpret_cast<const std::uint32_t*>(&e.state)));
+    }
+    VCCL_HOST_DEVICE void begin(const queue_entry& e, std::uint32_t generation) noexcept {
+        generation_ = generation;
+        consumer_ = ring_consumer(e.memory);
+        busy_ = failed_ = overrun_ = false;
+        heard_ = since_ = 0;
+    }
+    VCCL_HOST_DEVICE void listen() noexcept {
+        const std::uint64_t value = consumer_.doorbell();
+        if (value == heard_) return;
+        heard_ = value;
+        if (consumer_.take_doorbell(value, consumer_.next()) != rung::beyond || failed_) return;
+        wqe_ = {};
+        wqe_.index = consumer_.next();
+        end({syndrome::local_qp_operation, wqe_fault::wrong_doorbell});
+    }
+    VCCL_HOST_DEVICE void flush() noexcept {
+        if (busy_) end({syndrome::flushed, wqe_fault::none});
+        while (consumer_.has_more()) {
+            wqe_ = consumer_.fetch();
+            end({syndrome::flushed, wqe_fault::none});
+        }
+    }
+    /// Fetches the next WQE; false if there is none that moves bytes.
+    VCCL_HOST_DEVICE bool take() noexcept {
+        if (!consumer_.has_more()) return false;
+        wqe_ = consumer_.fetch();
+        done_ = 0;
+        busy_ = true;
+        if (!wqe_.verdict.good())
+            end(wqe_.verdict);
+        else if (wqe_detail::is(wqe_.fields.opcode, wqe_opcode::nop))
+            end({});
+        else if (wqe_detail::is(wqe_.fields.opcode, wqe_opcode::write_imm))
+            end({syndrome::local_qp_operation, wqe_fault::not_possible});  // there are no receive queues here
+        return busy_;
+    }
+    VCCL_HOST_DEVICE static bool reachable(const tables& t, const queue_entry& e) noexcept {
+        const end_entry& peer = t.ends[e.peer];
+        return load<order::acquire, scope::system>(&peer.accepting) != 0 &&
+               load<order::acquire, scope::system>(&t.port_up[e.port]) != 0 &&
+               load<order::acquire, scope::system>(&t.port_up[peer.port]) != 0;
+    }
+    /// Does a live region of this port have the key, and room for the bytes?
+    VCCL_HOST_DEVICE static bool covers(const tables& t, std::uint32_t port, bool remote, std::uint32_t key, std::uint64_t addr,
+                                        std::uint64_t bytes) noexcept {
+        const std::uint32_t count = load<order::acquire, scope::system>(t.region_count);
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const region& r = t.regions[i];
+            if (load<order::relaxed, scope::system>(remote ? &r.rkey : &r.lkey) != key ||
+                load<order::relaxed, scope::system>(&r.live) == 0)
+                continue;
+            fence<order::acquire, scope::system>();  // the rest of the region was written before it became live
+            if (r.port != port) continue;
+            return addr >= r.base && bytes <= r.bytes && addr - r.base <= r.bytes - bytes;
+        }
+        return false;
+    }
+    VCCL_HOST_DEVICE step plan(const tables& t, const queue_entry& e) noexcept {
+        const wqe_fields& f = wqe_.fields;
+        const std::uint32_t length = f.local.length;
+        if (length == 0) {
+            end({});
+            return {};
+        }
+        if (!f.inlined && !covers(t, e.port, false, f.local.lkey, f.local.addr, length)) {
+            end({syndrome::local_protection, wqe_fault::wrong_memory});
+            return {};
+        }
+        if (!covers(t, t.ends[e.peer].port, true, f.remote.rkey, f.remote.addr, length)) {
+            end({syndrome::remote_access, wqe_fault::wrong_memory});
+            return {};
+        }
+        if (wqe_detail::is_atomic(f.opcode)) {
+            if (f.remote.addr % length != 0) {
+                end({syndrome::remote_invalid_request, wqe_fault::wrong_memory});
+                return {};
+            }
+            return {step::kind::atomic, f.remote.addr, f.local.addr, length};
+        }
+        if (f.inlined) return {step::kind::inlined, f.remote.addr, 0, length};
+        const std::uint32_t left = length - done_, n = left < piece ? left : piece;
+        const std::uint64_t there = f.remote.addr + done_, here = f.local.addr + done_;
+        if (wqe_detail::is(f.opcode, wqe_opcode::read)) return {step::kind::copy, here, there, n};
+        return {step::kind::copy, there, here, n};
+    }
+    /// The WQE at hand is over.
+    VCCL_HOST_DEVICE void end(const judgement& j) noexcept {
+        busy_ = false;
+        since_ = 0;
+        if (!j.good() && !failed_) {
+            failed_ = true;
+            store<order::release, scope::system>(&report_->failed, generation_);
+        }
+        if (overrun_ || (j.good() && (wqe_.fields.head.flags & wqe_flag::completion) == 0)) return;
+        if (!consumer_.has_room()) {
+            overrun_ = failed_ = true;
+            store<order::release, scope::system>(&report_->overrun, generation_);
+            store<order::release, scope::system>(&report_->failed, generation_);
+            return;
+        }
+        const wqe_fields& f = wqe_.fields;
+        const bool brings = wqe_detail::is(f.opcode, wqe_opcode::read) || wqe_detail::is_atomic(f.opcode);
+        const cqe_body body{consumer_.memory().qpn, f.opcode, brings && j.good() ? f.local.length : 0, j.why,
+                            static_cast<std::uint8_t>(j.fault)};
+        consumer_.complete(body, wqe_.index);
+    }
+
+    ring_consumer consumer_;
+    fetched_wqe wqe_{};
+    queue_report* report_{};
+    std::uint64_t heard_{};
+    std::uint64_t since_{};  ///< when the peer was first found out of reach; 0: it is not
+    std::uint32_t generation_{};
+    std::uint32_t done_{};   ///< bytes moved of the WQE at hand
+    bool busy_{};
+    bool failed_{};
+    bool overrun_{};
+};
+
+}  // namespace vccl::inline v0::device::gpu_nic_detail

@@ -1,0 +1,57 @@
+#pragma once
+/// \file
+/// What the host tells the NIC in a kernel, and what that tells the host. Every word has one writer. All but the regions lie in
+/// mapped host memory.
+
+#include <vccl/device/ring_consumer.hpp>
+
+namespace vccl::inline v0::device::gpu_nic_detail {
+
+inline constexpr unsigned max_ports = 64, max_ends = 1024, max_regions = 256, max_queues = 64, max_blocks = 64;
+
+/// Registered memory. In GPU memory: it is looked up for every WQE.
+struct region {
+    std::uint64_t base{}, bytes{};
+    std::uint32_t lkey{}, rkey{};
+    std::uint32_t port{};
+    std::uint32_t live{};  ///< written last, and first when the region goes
+};
+
+enum class queue_state : std::uint32_t { idle, running, error };
+
+/// A ring. Written by the host; a new `generation` hands over the rest.
+struct alignas(128) queue_entry {
+    ring memory{};
+    std::uint64_t retry_time{};  ///< nanoseconds for which an unreachable peer is tried
+    std::uint32_t port{};
+    std::uint32_t peer{};        ///< of `ends`
+    std::uint32_t generation{};
+    queue_state state{};
+};
+/// Any QP that can be written to. Written by the host.
+struct alignas(8) end_entry {
+    std::uint32_t accepting{};
+    std::uint32_t port{};
+};
+/// Written by the kernel.
+struct alignas(128) queue_report {
+    std::uint32_t failed{};   ///< the generation that is in ERR, by an error of its own
+    std::uint32_t overrun{};  ///< the generation whose completion queue overran
+};
+struct alignas(128) pass_count {
+    std::uint64_t passes{};   ///< written by one block of the kernel
+};
+
+struct tables {
+    queue_entry* queues{};
+    end_entry* ends{};
+    queue_report* reports{};
+    std::uint32_t* port_up{};
+    pass_count* blocks{};
+    std::uint32_t* queue_count{};
+    std::uint32_t* stop{};
+    std::uint32_t* region_count{};  ///< those behind are not live
+    const region* regions{};
+};
+
+}  // namespace vccl::inline v0::device::gpu_nic_detail

@@ -1,0 +1,258 @@
+// The NIC that is a kernel: senders' and receivers' payload in GPU memory, of one GPU or of two; ports die and return while
+// kernels go on sending.
+
+#include "check.hpp"
+
+#include <vccl/device.cuh>
+#include <vccl/device/gpu_nic.cuh>
+#include <vccl/model/shapes.hpp>
+#include <vccl/verbs/soft.hpp>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+using namespace vccl;
+using namespace vccl::literals;
+using namespace vccl_gpu_test;
+
+namespace {
+
+using kernel_nic = device::gpu_nic<verbs::soft>;
+struct kernel_rings {
+    using policy_axis = axis::rings;
+    using source = kernel_nic;
+};
+struct happenings {
+    using policy_axis = axis::completion;
+    std::atomic<unsigned>* moves{};
+    void on_event(const channel_event& e) noexcept {
+        if (moves && (e.what == channel_event::kind::failed_over || e.what == channel_event::kind::failed_back)) ++*moves;
+    }
+};
+
+/// Memory of one GPU.
+struct gpu_bytes {
+    unsigned char* at{};
+    std::size_t size;
+    int device;
+    gpu_bytes(int on, std::size_t n) : size(n), device(on) {
+        (void)cudaSetDevice(on);
+        if (cudaMalloc(&at, n) != cudaSuccess || cudaMemset(at, 0, n) != cudaSuccess) std::abort();
+        (void)cudaSetDevice(0);
+    }
+    ~gpu_bytes() { (void)cudaFree(at); }
+    gpu_bytes(const gpu_bytes&) = delete;
+};
+
+/// A sends from memory of GPU 0 to memory of GPU `far`.
+struct world {
+    using backend = kernel_nic::backend;
+    using sender =
+        device_sender<backend, sibling_port, qp_group<2>, rollback_fifo<128>, happenings, device::gpu_space, kernel_rings>;
+    using receiver = device_receiver<backend, sibling_port, qp_group<2>, happenings, hold_down<5>, device::gpu_space>;
+
+    verbs::soft_fabric fabric;
+    owned<kernel_nic> nic;
+    host_context<backend> a, b;
+    owned<device::gpu_link> link;
+    gpu_bytes out, in;
+    memory out_memory, in_memory;
+    std::atomic<unsigned> moves{};
+    std::unique_ptr<sender> tx;
+    std::unique_ptr<receiver> rx;
+    std::atomic<bool> stop{};
+    std::thread service;
+    cudaStream_t stream{};
+    std::vector<unsigned char> sent;
+
+    static verbs::soft_fabric make() {
+        verbs::soft_options f;
+        f.latency = 2_us;
+        return std::move(*verbs::soft_fabric::create(make_cluster(2, 1, 2, 2), f));
+    }
+    world(int far, std::size_t bytes)
+        : fabric(make()),
+          nic(std::move(*kernel_nic::open(0))),
+          a(backend(*nic, *fabric.host("A")), fabric.shape()),
+          b(backend(*nic, *fabric.host("B")), fabric.shape()),
+          link(std::move(*device::gpu_link::open(0))),
+          out(0, bytes),
+          in(far, bytes),
+          sent(bytes) {
+        for (std::size_t i = 0; i < bytes; ++i) sent[i] = static_cast<unsigned char>(i * 7 + i / 251 + 1);
+        (void)cudaMemcpy(out.at, sent.data(), bytes, cudaMemcpyHostToDevice);
+        (void)cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+        out_memory = std::move(*a.register_memory(out.at, bytes));
+        in_memory = std::move(*b.register_memory(in.at, bytes));
+        device_options o;
+        o.timeout = 20_s;
+        o.signals = 32;
+        tx = std::make_unique<sender>(a, *nic, gpu_id{0}, channel_id{1}, out_memory.view(), o, sibling_port{}, happenings{&moves},
+                                      detect{}, steady_clock{}, device::gpu_space{link.get()});
+        rx = std::make_unique<receiver>(b, gpu_id{2}, channel_id{1}, in_memory.view(), o);
+    }
+    bool start() {
+        const auto of_tx = tx->local_info(), of_rx = rx->local_info();
+        if (!of_tx || !of_rx || !tx->begin_connect(*of_rx) || !rx->begin_connect(*of_tx)) return false;
+        for (int i = 0; i < 2'000'000 && !(tx->connected() && rx->connected()); ++i) {
+            tx->progress();
+            rx->progress();
+        }
+        if (!nic->run()) return false;
+        service = std::thread([this] {
+            while (!stop) {
+                nic->progress();
+                tx->progress();
+                rx->progress();
+            }
+        });
+        return tx->connected() && rx->connected();
+    }
+    ~world() {
+        (void)cudaStreamSynchronize(stream);
+        stop = true;
+        if (service.joinable()) service.join();
+        nic->pause();  // from here on memory may be freed
+        (void)cudaStreamDestroy(stream);
+        tx.reset();
+        rx.reset();
+    }
+    std::vector<unsigned char> received() {
+        std::vector<unsigned char> v(in.size);
+        (void)cudaMemcpyAsync(v.data(), in.at, in.size, cudaMemcpyDeviceToHost, stream);
+        (void)cudaStreamSynchronize(stream);
+        return v;
+    }
+    std::uint64_t signal(std::uint32_t w) const { return rx->ref().peek(w); }
+};
+
+struct results {
+    std::uint64_t* word;
+    unsigned count;
+    explicit results(unsigned n) : word(static_cast<std::uint64_t*>(device::mapped_memory::allocate(8 * n))), count(n) {}
+    results(const results&) = delete;  // freed by nobody: freeing waits for the NIC's kernel
+    unsigned bad() const {
+        unsigned n = 0;
+        for (unsigned i = 0; i < count; ++i) n += !device::unpack(word[i]);
+        return n;
+    }
+};
+
+template <class Ref>
+__global__ void all_operations(Ref tx, device::receiver_ref rx, std::uint64_t* out) {
+    const auto note = [&](unsigned i, device::device_result r) {
+        if (threadIdx.x == 0) out[i] = device::pack(r);
+    };
+    note(0, tx.put(warp_scope{}, 100, 100, 500001));
+    note(1, tx.put_signal(warp_scope{}, 600000, 600000, 1000, 0, 1));
+    note(2, tx.signal(warp_scope{}, 1, 7));
+    note(3, tx.fetch_add(warp_scope{}, 2, 5));
+    note(4, tx.fetch_add(warp_scope{}, 2, 6));
+    note(5, tx.flush(warp_scope{}));
+    note(6, rx.wait_signal(warp_scope{}, 0, 1));
+    note(7, tx.get(warp_scope{}, 700000, 100, 3000));
+    note(8, tx.flush(warp_scope{}));
+}
+
+void operations_to(int far) {
+    world w(far, 1 << 20);
+    GPU_REQUIRE(w.start());
+    results r(9);
+    all_operations<<<1, 32, 0, w.stream>>>(w.tx->ref(), w.rx->ref(), r.word);
+    GPU_REQUIRE(cudaStreamSynchronize(w.stream) == cudaSuccess);
+    GPU_CHECK(r.bad() == 0);
+    const auto in = w.received();
+    GPU_CHECK(std::memcmp(&in[100], &w.sent[100], 500001) == 0);
+    GPU_CHECK(in[99] == 0 && in[500101] == 0);
+    GPU_CHECK(std::memcmp(&in[600000], &w.sent[600000], 1000) == 0);
+    GPU_CHECK(w.signal(0) == 1 && w.signal(1) == 7 && w.signal(2) == 11);
+    std::vector<unsigned char> back(3000);
+    (void)cudaMemcpyAsync(back.data(), w.out.at + 700000, 3000, cudaMemcpyDeviceToHost, w.stream);
+    (void)cudaStreamSynchronize(w.stream);
+    GPU_CHECK(std::memcmp(back.data(), &w.sent[100], 3000) == 0);
+}
+
+template <class Ref>
+__global__ void keep_sending(Ref all, std::uint64_t* out, unsigned rounds, unsigned piece) {
+    const unsigned warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const auto tx = all.channel(warp);
+    device::device_result worst{};
+    const auto keep = [&](device::device_result r) {
+        if (!r) worst = r;
+    };
+    for (unsigned i = 1; i <= rounds; ++i) {
+        const std::uint64_t at = (std::uint64_t{warp} * 64 + i % 64) * piece;
+        keep(tx.put_signal(warp_scope{}, at, at, piece, warp, i));
+        keep(tx.fetch_add(warp_scope{}, 24 + warp % all.channels(), i));
+        if (i % 16 == 0) keep(tx.flush(warp_scope{}));
+    }
+    keep(tx.flush(warp_scope{}));
+    if (threadIdx.x % 32 == 0) out[warp] = device::pack(worst);
+}
+
+/// Ports die and return, one after the other, while a kernel sends; nothing is lost, doubled or stuck.
+void dying_ports_to(int far) {
+    constexpr unsigned warps = 8, piece = 1024, schedules = 20;
+    world w(far, warps * 64 * piece);
+    GPU_REQUIRE(w.start());
+    results r(warps);
+    std::uint64_t random = 0x9e3779b97f4a7c15u, sums[2]{};
+    const auto roll = [&](unsigned below) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        return static_cast<unsigned>((random >> 11) % below);
+    };
+    std::uint64_t* const words = const_cast<std::uint64_t*>(w.rx->ref().data());
+    for (unsigned s = 0; s < schedules; ++s) {
+        GPU_REQUIRE(cudaMemsetAsync(w.in.at, 0, w.in.size, w.stream) == cudaSuccess);
+        const unsigned rounds = 100 + roll(100);
+        for (unsigned i = 0; i < warps; ++i) __atomic_store_n(&words[i], std::uint64_t{0}, __ATOMIC_RELEASE);
+        keep_sending<<<4, 64, 0, w.stream>>>(w.tx->ref(), r.word, rounds, piece);
+        static const char* const ports[] = {"A.nic0.p0", "A.nic0.p1", "B.nic0.p0", "B.nic0.p1"};
+        const std::string port = ports[roll(4)];
+        std::this_thread::sleep_for(std::chrono::microseconds(roll(3000)));
+        GPU_CHECK(w.fabric.command("down " + port));
+        std::this_thread::sleep_for(std::chrono::microseconds(roll(15000)));
+        GPU_CHECK(w.fabric.command("up " + port));
+        GPU_REQUIRE(cudaStreamSynchronize(w.stream) == cudaSuccess);
+        for (unsigned i = 0; i < warps; ++i) sums[i % 2] += std::uint64_t{rounds} * (rounds + 1) / 2;
+        GPU_REQUIRE(r.bad() == 0);
+        for (unsigned i = 0; i < warps; ++i) GPU_REQUIRE(w.signal(i) == rounds);
+        GPU_REQUIRE(w.signal(24) == sums[0] && w.signal(25) == sums[1]);
+        GPU_REQUIRE(w.received() == w.sent);
+    }
+    std::printf("    %u schedules, %u failovers and fail-backs\n", schedules, w.moves.load());
+    GPU_CHECK(w.moves > 0);
+}
+
+/// The second GPU, if there is one that the first reaches.
+int other_gpu() {
+    int n = 0, can = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess || n < 2 || cudaDeviceCanAccessPeer(&can, 0, 1) != cudaSuccess || can == 0)
+        return 0;
+    (void)cudaSetDevice(0);
+    const cudaError_t e = cudaDeviceEnablePeerAccess(1, 0);
+    return e == cudaSuccess || e == cudaErrorPeerAccessAlreadyEnabled ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    // A kernel that is loaded at its first launch would wait for the NIC's to end.
+    (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    need_gpu();
+    if (argc > 1) wanted = argv[1];
+    run("operations within one GPU", [] { operations_to(0); });
+    run("ports die while a kernel sends, within one GPU", [] { dying_ports_to(0); });
+    if (other_gpu() == 0) {
+        std::puts("no second GPU that the first reaches: not run between two");
+        return finish();
+    }
+    run("operations to another GPU", [] { operations_to(1); });
+    run("ports die while a kernel sends to another GPU", [] { dying_ports_to(1); });
+    return finish();
+}
