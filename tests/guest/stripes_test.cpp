@@ -79,8 +79,8 @@ struct channel {
         }
         const bool moved = tx.progress() | rx.progress();
         if (!moved) ::usleep(20);
-        must(tx.health());
-        must(rx.health());
+        REQUIRE_MESSAGE(tx.health(), "sender: " << describe(tx.health()));
+        REQUIRE_MESSAGE(rx.health(), "receiver: " << describe(rx.health()));
     }
     bool done(std::uint64_t goal) const { return checked == goal && tx.acknowledged().value == goal; }
     bool run(std::uint64_t goal) {
