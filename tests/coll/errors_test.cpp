@@ -150,6 +150,39 @@ TEST_CASE("A rank whose process is gone ends the operation at all others") {
     }));
 }
 
+TEST_CASE("A rank that is done may close in order while others are still at work") {
+    for (const bool exchange : {false, true}) {
+        world w(options_of(3, true));
+        w.buffers(12'000, 12'000);
+        // What rank 2 lacks, it gets from rank 1 alone, and it stands still; rank 0 is done as soon as rank 1 has its part.
+        auto &first = w.ranks[0], &middle = w.ranks[1], &last = w.ranks[2];
+        const transfer one[] = {{1, first.in_memory.view(0, 8000)}}, two[] = {{0, middle.out_memory.view(0, 8000)}},
+                       three[] = {{2, middle.in_memory.view(0, 8000)}}, four[] = {{1, last.out_memory.view(0, 8000)}};
+        if (exchange) {
+            CHECK(first.comm->exchange(one, {}));
+            CHECK(middle.comm->exchange(three, two));
+            CHECK(last.comm->exchange({}, four));
+        } else {
+            for (auto& r : w.ranks)
+                CHECK(r.comm->broadcast(r.in_memory.view(), r.out_memory.view(), 2000, element_type::int32, 0));
+        }
+        bool closing = false;
+        for (int i = 0; i < 1000; ++i) {
+            first.comm->progress();
+            middle.comm->progress();
+            w.fabric.advance(1_us);
+            if (first.comm->done() && !closing) {
+                closing = true;
+                first.mesh->each_sender([](const mesh_link&, auto& e) { (void)e.close({0}); });
+            }
+        }
+        REQUIRE(closing);
+        CHECK_FALSE(middle.comm->done());
+        CHECK(w.until([&] { return !middle.comm->health() || (middle.comm->done() && last.comm->done()); }));
+        CHECK_MESSAGE(middle.comm->health(), "errc ", int(middle.comm->health().code));
+    }
+}
+
 TEST_CASE("What a mesh is given is checked: rings, ranks, offers") {
     auto fabric = verbs::soft_fabric::create(make_cluster(2, 1, 2, 1), {.manual_time = true});
     REQUIRE(fabric);

@@ -78,11 +78,18 @@ public:
         moved |= post_receives();
         moved |= post_sends();
         moved |= retire_sends();
-        if (!moved && why_) why_ = !rx_.health() ? rx_.health() : !tx_.health() ? tx_.health() : compute_.health();
+        if (!moved && why_) why_ = trouble();
         return moved;
     }
 
 private:
+    /// Of what is still needed: a peer that is done may have closed.
+    status trouble() const noexcept {
+        if (!arrived_.over() && !rx_.health()) return rx_.health();
+        if (!retired_.over() && !tx_.health()) return tx_.health();
+        return compute_.health();
+    }
+
     bool in_place() const noexcept { return staging_.bytes() != 0; }
 
     bool post_receives() noexcept {

@@ -37,8 +37,8 @@ inline std::vector<std::vector<std::uint32_t>> ring_orders(std::span<const std::
 }
 
 struct mesh_options {
-    endpoint_options ends;                          ///< of every end; `oob`: an address at which the other hosts find this one
-    std::vector<std::vector<std::uint32_t>> rings;  ///< the ranks in their order; none: one ring in the order of ranks
+    endpoint_options ends{};                        ///< of every end; `oob`: an address at which the other hosts find this one
+    std::vector<std::vector<std::uint32_t>> rings{};  ///< the ranks in their order; none: one ring in the order of ranks
     bool pairs{};                                   ///< also ends between all pairs: for send, receive, all-to-all
     ring_limits limits{};
 };

@@ -81,7 +81,7 @@ public:
         moved |= post_receives();
         moved |= post_sends();
         moved |= retire_sends();
-        if (!moved && why_) why_ = first_error(rx_.health(), tx_.health(), compute_.health());
+        if (!moved && why_) why_ = trouble();
         return moved;
     }
 
@@ -95,7 +95,12 @@ private:
         bool used{}, completed{};  ///< completed: it went into the output; else into a send
     };
 
-    static status first_error(status a, status b, status c) noexcept { return !a ? a : !b ? b : c; }
+    /// Of what is still needed: a neighbour that is done may have closed.
+    status trouble() const noexcept {
+        if (arrived_.index != total_ && !rx_.health()) return rx_.health();
+        if (retired_.index != total_ && !tx_.health()) return tx_.health();
+        return compute_.health();
+    }
 
     void lay_out() noexcept {
         const ring_steps& s = job_.steps;

@@ -1,0 +1,200 @@
+#pragma once
+/// \file
+/// `tcp_bootstrap`: the ranks of a job find each other at one address, prove to each other that they know the job's secret, and
+/// exchange parcels; models parcel_exchange. Messages are authenticated, not encrypted: who listens learns addresses and keys
+/// of queue pairs, as on the fabric itself. Set-up thread; nothing runs between calls. Link OpenSSL (libcrypto).
+
+#include <vccl/base/owned.hpp>
+#include <vccl/bootstrap/root.hpp>
+
+#include <string>
+
+namespace vccl::inline v0 {
+
+/// Who one is, and where rank 0 is found.
+struct job_place {
+    std::uint32_t rank{}, ranks{1};
+    std::uint32_t local_rank{}, local_ranks{1};  ///< among those of this host
+    std::string root;                            ///< "host:port"; names are resolved
+};
+
+/// Where rank 0 will listen, opened before anybody is told: its port may be chosen by the system.
+class bootstrap_listener {
+public:
+    /// `where`: "host:port", port 0 for any. Errors: invalid_argument, not_found, system (errno in `detail`).
+    static result<bootstrap_listener> open(std::string_view where) {
+        auto at = detail::resolve_address(where);
+        if (!at) return at.error();
+        auto fd = detail::listen_at(*at);
+        if (!fd) return fd.error();
+        return result<bootstrap_listener>(bootstrap_listener(std::move(*fd)));
+    }
+    std::string address() const { return std::string(detail::own_address(fd_.get()).view()); }
+
+private:
+    friend class tcp_bootstrap;
+    explicit bootstrap_listener(detail::socket_fd fd) noexcept : fd_(std::move(fd)) {}
+    detail::socket_fd fd_;
+};
+
+class tcp_bootstrap {
+public:
+    /// Effects: rank 0 listens at `place.root` until all ranks are there; the others call there until it answers. Errors:
+    /// invalid_argument, not_found (the root's name), system, timeout (rank 0: `detail` the first missing rank, `extra` how many),
+    /// wrong_peer (`detail` 0: who answers does not know the secret; else as check_hello), version_mismatch, already_exists
+    /// (this rank is there already).
+    static result<tcp_bootstrap> join(const job_place& place, const job_secret& secret, nanoseconds timeout,
+                                      const bootstrap_limits& limits = {}) {
+        const nanoseconds deadline = steady_clock{}.now() + timeout;
+        if (place.ranks == 0 || place.rank >= place.ranks) return errc::invalid_argument;
+        if (place.ranks == 1) return result<tcp_bootstrap>(tcp_bootstrap(place));
+        if (place.rank != 0) return call(place, secret, deadline, limits);
+        auto listener = bootstrap_listener::open(place.root);
+        if (!listener) return listener.error();
+        return admit(place, std::move(*listener), secret, deadline, limits);
+    }
+    /// The same for rank 0 with a listener of its own.
+    static result<tcp_bootstrap> join(const job_place& place, bootstrap_listener listener, const job_secret& secret,
+                                      nanoseconds timeout, const bootstrap_limits& limits = {}) {
+        if (place.rank != 0 || place.ranks == 0) return errc::invalid_argument;
+        return admit(place, std::move(listener), secret, steady_clock{}.now() + timeout, limits);
+    }
+
+    std::uint32_t rank() const noexcept { return place_.rank; }
+    std::uint32_t ranks() const noexcept { return place_.ranks; }
+    /// This rank's address towards the root, without a port: `oob = own_host() + ":0"` in endpoint_options lets other hosts find
+    /// its ends. Rank 0 has it from its listener; if that takes any address, it is "0.0.0.0": name one of the host instead.
+    const std::string& own_host() const noexcept { return own_host_; }
+
+    /// Effects: see parcel_exchange. An error is final, and all ranks get one. Errors: timeout, peer_lost, aborted,
+    /// protocol_violation, too_large, each with a rank in `detail` if one is to blame; invalid_argument (a parcel to nobody).
+    result<std::vector<parcel>> exchange(std::vector<parcel> parcels, nanoseconds timeout) {
+        if (!why_) return why_;
+        for (const parcel& p : parcels)
+            if (p.peer >= place_.ranks || p.bytes.size() > ~std::uint32_t{0}) return errc::invalid_argument;
+        if (place_.ranks == 1) return parcels;
+        const nanoseconds deadline = steady_clock{}.now() + timeout;
+        auto got = root_ ? root_->exchange(std::move(parcels), deadline) : by_root(parcels, deadline);
+        if (!got) why_ = got.error();
+        return got;
+    }
+    /// Effects: returns when all ranks have called it.
+    status barrier(nanoseconds timeout) { return exchange({}, timeout).error(); }
+
+private:
+    explicit tcp_bootstrap(job_place place) : place_(std::move(place)) {}
+
+    static result<tcp_bootstrap> admit(const job_place& place, bootstrap_listener listener, const job_secret& secret,
+                                       nanoseconds deadline, const bootstrap_limits& limits) {
+        tcp_bootstrap b(place);
+        b.own_host_ = detail::host_part(detail::own_address(listener.fd_.get()));
+        b.root_.reset(new bootstrap_root(std::move(listener.fd_), secret, place.ranks, limits));
+        if (status s = b.root_->admit(deadline); !s) return s;
+        return b;
+    }
+
+    static result<tcp_bootstrap> call(const job_place& place, const job_secret& secret, nanoseconds deadline,
+                                      const bootstrap_limits& limits) {
+        auto at = detail::resolve_address(place.root);
+        if (!at) return at.error();
+        tcp_bootstrap b(place);
+        b.limits_ = limits;
+        // Until the root listens; a connection that breaks before it is accepted is tried again, too.
+        for (;;) {
+            const status s = b.introduce(at->where, secret, deadline);
+            if (s) return b;
+            const bool again = s.code == errc::peer_lost;
+            if (!again) return s;
+            if (steady_clock{}.now() >= deadline) return errc::timeout;
+            ::poll(nullptr, 0, 20);
+        }
+    }
+    status introduce(const detail::socket_address& root, const job_secret& secret, nanoseconds deadline) {
+        detail::socket_fd fd{::socket(root.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+        if (!fd) return detail::last_socket_error();
+        if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&root.storage), root.length) != 0 && errno != EINPROGRESS)
+            return errc::peer_lost;
+        // While nobody listens, a socket that was given that very port can reach itself, and would keep it from the root.
+        if (detail::own_address(fd.get()).view() == detail::format_address(root.storage).view()) return errc::peer_lost;
+        line_ = bootstrap_stream(std::move(fd));
+        bootstrap_hello hello;
+        hello.rank = place_.rank;
+        hello.ranks = place_.ranks;
+        const auto nonce = job_secret::random();
+        if (!nonce) return nonce.error();
+        std::memcpy(hello.nonce.bytes, nonce->bytes, sizeof hello.nonce.bytes);
+        line_.put(hello);
+        std::optional<bootstrap_challenge> challenge;
+        if (status s = until(deadline, sizeof(bootstrap_challenge),
+                             [&] { return static_cast<bool>(challenge = line_.take<bootstrap_challenge>()); });
+            !s)
+            return s;
+        if (challenge->magic != bootstrap_hello::magic_value) return errc::bad_blob;
+        if (challenge->version != bootstrap_hello::current_version) return status{errc::version_mismatch, challenge->version};
+        if (!(challenge->code == handshake_code(secret, handshake_role::root_knows, hello, challenge->nonce)))
+            return errc::wrong_peer;
+        line_.put(bootstrap_proof{handshake_code(secret, handshake_role::rank_knows, hello, challenge->nonce)});
+        line_.secure(handshake_code(secret, handshake_role::key, hello, challenge->nonce), false, limits_.frame_bytes);
+        auto welcome = frame(deadline);
+        if (!welcome) return welcome.error();
+        if (!welcome->empty() && (*welcome)[0] == static_cast<std::byte>(bootstrap_frame::failure))
+            return detail::failure_of(*welcome);
+        if (*welcome != std::vector<std::byte>{static_cast<std::byte>(bootstrap_frame::welcome)}) return errc::protocol_violation;
+        own_host_ = detail::host_part(detail::own_address(line_.fd()));
+        return {};
+    }
+
+    result<std::vector<parcel>> by_root(const std::vector<parcel>& parcels, nanoseconds deadline) {
+        std::vector<std::byte> out{static_cast<std::byte>(bootstrap_frame::parcels)};
+        for (const parcel& p : parcels) pack_parcel(out, p.peer, p);
+        if (out.size() > limits_.frame_bytes) {
+            line_.put_frame(detail::failure_frame(errc::too_large));
+            (void)line_.pump(0);
+            return status{errc::too_large, place_.rank};
+        }
+        line_.put_frame(out);
+        auto got = frame(deadline);
+        if (!got) return got.error().code == errc::peer_lost ? status{errc::peer_lost, 0} : got.error();
+        if (!got->empty() && (*got)[0] == static_cast<std::byte>(bootstrap_frame::failure)) return detail::failure_of(*got);
+        if (got->empty() || (*got)[0] != static_cast<std::byte>(bootstrap_frame::parcels)) return errc::protocol_violation;
+        return unpack_parcels(std::span<const std::byte>(*got).subspan(1), place_.ranks);
+    }
+
+    result<std::vector<std::byte>> frame(nanoseconds deadline) {
+        std::vector<std::byte> payload;
+        status why;
+        const status s = until(deadline, limits_.frame_bytes + bootstrap_stream::head_bytes, [&] {
+            auto f = line_.take_frame();
+            if (!f) why = f.error();
+            if (f && *f) payload = std::move(**f);
+            return !f || *f;
+        });
+        if (!why) return why;
+        if (!s) return s;
+        return payload;
+    }
+    /// Effects: moves bytes until `done`. Errors: timeout, peer_lost.
+    template <class Done>
+    status until(nanoseconds deadline, std::size_t most, Done&& done) {
+        for (;;) {
+            const status moved = line_.pump(most);
+            if (done()) return {};
+            if (!moved) return moved;
+            const std::int64_t left = (deadline - steady_clock{}.now()).count / 1'000'000;
+            if (left < 0) return errc::timeout;
+            pollfd p{line_.fd(), static_cast<short>(POLLIN | (line_.has_output() ? POLLOUT : 0)), 0};
+            if (::poll(&p, 1, static_cast<int>(left < 100 ? left + 1 : 100)) < 0 && errno != EINTR)
+                return detail::last_socket_error();
+        }
+    }
+
+    job_place place_;
+    bootstrap_limits limits_;
+    std::string own_host_;
+    bootstrap_stream line_;  ///< a rank's, to the root
+    owned<bootstrap_root> root_;  ///< rank 0's
+    status why_;
+};
+static_assert(parcel_exchange<tcp_bootstrap>);
+
+}  // namespace vccl::inline v0
