@@ -1,6 +1,6 @@
 // Mode 3: kernels post on rings in mapped host memory, a CPU thread is the NIC. The same operations, faults and failovers as in
 // the host build.
-#include "world.cuh"
+#include "storm.cuh"
 
 using namespace vccl_gpu_test;
 
@@ -72,81 +72,12 @@ void contended() {
     GPU_CHECK(sum == warps * rounds * 32);
 }
 
-/// Each warp counts up its own signal word, and all of a queue add to the queue's sum, until the host says stop.
-template <class Ref>
-__global__ void keep_sending(Ref all, std::uint64_t* out, std::uint64_t* counts, const std::uint64_t* stop, unsigned piece) {
-    const unsigned warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    const auto tx = all.channel(warp);
-    const std::uint64_t base = std::uint64_t{warp} * 64 * piece;
-    device_result worst{};
-    const auto keep = [&worst](device_result r) {
-        if (!r) worst = r;
-    };
-    std::uint64_t i = 0;
-    for (bool over = false; !over;) {
-        ++i;
-        const std::uint64_t at = base + i % 64 * piece;
-        keep(tx.put_signal(warp_scope{}, at, at, piece, warp, i));
-        keep(tx.fetch_add(warp_scope{}, 24 + warp % all.channels(), i));
-        if (i % 32 == 0) {
-            keep(tx.flush(warp_scope{}));
-            over = warp_scope::broadcast(device::load<device::order::relaxed, device::scope::system>(stop)) != 0 || !worst;
-        }
-    }
-    keep(tx.flush(warp_scope{}));
-    if (threadIdx.x % 32 == 0) {
-        out[warp] = device::pack(worst);
-        counts[warp] = i;
-    }
-}
-
 unsigned schedules = 200;
 
-/// A port dies in the middle of a running kernel, and comes back or not, at times that a seed decides.
 void dying_ports() {
-    constexpr unsigned warps = 8, piece = 256;
-    world<2> w(warps * 64 * piece);
+    world<2> w(storm::warps * 64 * storm::piece);
     GPU_REQUIRE(w.start());
-    std::uint64_t random = 0x9e3779b97f4a7c15u, sums[2]{};
-    std::uint64_t* const words = const_cast<std::uint64_t*>(w.rx->ref().data());
-    const auto roll = [&](unsigned below) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        return static_cast<unsigned>((random >> 11) % below);
-    };
-    unsigned moved_schedules = 0;
-    std::uint64_t sent = 0;
-    for (unsigned s = 0; s < schedules; ++s) {
-        std::memset(w.in.bytes, 0, w.in.size);
-        const unsigned before = w.failed_over;
-        results r(warps), counts(warps), stop(1);
-        for (unsigned i = 0; i < warps; ++i) __atomic_store_n(&words[i], std::uint64_t{0}, __ATOMIC_RELEASE);
-        keep_sending<<<4, 64>>>(w.tx->ref(), r.word, counts.word, stop.word, piece);
-        static const char* const ports[] = {"A.nic0.p0", "A.nic0.p1", "B.nic0.p0", "B.nic0.p1"};
-        const std::string port = ports[roll(4)];
-        sleep_us(100 + roll(2000));
-        GPU_CHECK(w.command("down " + port));
-        sleep_us(roll(8000));
-        GPU_CHECK(w.command("up " + port));
-        sleep_us(roll(70000));  // often enough for the lane to be rebuilt, settled and returned to
-        __atomic_store_n(stop.word, std::uint64_t{1}, __ATOMIC_RELEASE);
-        GPU_REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-        moved_schedules += w.failed_over != before;
-        GPU_REQUIRE(r.bad() == 0);
-        for (unsigned i = 0; i < warps; ++i) {
-            const std::uint64_t n = counts.word[i];
-            sent += n;
-            sums[i % 2] += n * (n + 1) / 2;
-            GPU_REQUIRE(w.signal(i) == n);
-        }
-        GPU_REQUIRE(w.signal(24) == sums[0] && w.signal(25) == sums[1]);
-        GPU_REQUIRE(w.wrong(w.in.size) == 0);
-    }
-    std::printf(
-        "    %u schedules, in %u of them the queues moved while the kernel ran; %u failovers, %u fail-backs, %llu rounds\n",
-        schedules, moved_schedules, w.failed_over.load(), w.failed_back.load(), static_cast<unsigned long long>(sent));
-    GPU_CHECK(moved_schedules * 4 > schedules);
+    storm::run(w, w.tx->ref(), schedules);
 }
 
 template <class Ref>

@@ -10,6 +10,7 @@
 #include <vccl/verbs/soft.hpp>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -56,10 +57,10 @@ struct window {
     window(const window&) = delete;
 };
 
-template <unsigned Qps, class Sharing = shared_by_gpu, class Log = rollback_fifo<128>>
+/// `Space`: where the queues' words lie; in host memory if kernels post through a host ring.
+template <unsigned Qps, class Sharing = shared_by_gpu, class Log = rollback_fifo<128>, class Space = device::gpu_space>
 struct world {
-    using sender =
-        device_sender<verbs::soft, sibling_port, qp_group<Qps>, Log, happenings, Sharing, device::gpu_space, faulty_rings>;
+    using sender = device_sender<verbs::soft, sibling_port, qp_group<Qps>, Log, happenings, Sharing, Space, faulty_rings>;
     using receiver = device_receiver<verbs::soft, sibling_port, qp_group<Qps>, happenings, hold_down<5>, device::gpu_space>;
     using ref = typename sender::ref_type;
 
@@ -73,6 +74,7 @@ struct world {
     std::unique_ptr<sender> tx;
     std::unique_ptr<receiver> rx;
     std::atomic<bool> stop{}, service{true};
+    std::function<void()> drive = [this] { tx->progress(); };
     std::thread nic_thread, service_thread;
 
     static verbs::soft_fabric make() {
@@ -97,9 +99,14 @@ struct world {
         o.signals = 32;
         o.channel.timers = timers;
         tx = std::make_unique<sender>(a, nic, gpu_id{0}, channel_id{1}, out_memory.view(), o, sibling_port{},
-                                      happenings{&failed_over, &failed_back}, detect{}, steady_clock{},
-                                      device::gpu_space{link.get()});
+                                      happenings{&failed_over, &failed_back}, detect{}, steady_clock{}, space());
         rx = std::make_unique<receiver>(b, gpu_id{2}, channel_id{1}, in_memory.view(), o);
+    }
+    Space space() {
+        if constexpr (std::is_same_v<Space, device::gpu_space>)
+            return {link.get()};
+        else
+            return {};
     }
     bool start() {
         nic_thread = std::thread([this] {
@@ -113,13 +120,14 @@ struct world {
         }
         service_thread = std::thread([this] {
             while (!stop) {
-                if (service) tx->progress();
+                if (service) drive();
                 rx->progress();
             }
         });
         return tx->connected() && rx->connected();
     }
-    ~world() {
+    ~world() { halt(); }
+    void halt() {
         (void)cudaDeviceSynchronize();
         stop = true;
         if (service_thread.joinable()) service_thread.join();

@@ -43,7 +43,9 @@ public:
         ring_ = static_cast<std::uint64_t*>(shared::allocate(std::size_t{n} * 8));
         page_ = static_cast<page*>(shared::allocate(sizeof(page)));
         words_ = static_cast<device::host_ring_words*>(space_.allocate_local(sizeof(device::host_ring_words)));
-        return ring_ && page_ && words_ ? status{} : status{errc::no_memory};
+        if (!ring_ || !page_ || !words_) return errc::no_memory;
+        space_.write(reinterpret_cast<std::uint64_t*>(&words_->credits), n);
+        return {};
     }
     /// What kernels take, for channel 0; `ref().channel(c)` for others. Valid until the ring goes.
     ref_type ref() const noexcept {

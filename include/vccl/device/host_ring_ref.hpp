@@ -16,7 +16,8 @@ namespace vccl::inline v0::device {
 /// In the posters' memory.
 struct host_ring_words {
     alignas(128) std::uint64_t reserve{};   ///< next free word. Changed by posters
-    alignas(128) std::uint64_t consumed{};  ///< as a poster last saw it
+    std::int64_t credits{};                 ///< words that nobody has. Changed by posters
+    alignas(128) std::uint64_t consumed{};  ///< as a poster last saw it, and gave back as credit
 };
 /// In host memory, written by the proxy: one for each channel.
 struct alignas(128) channel_words {
@@ -146,26 +147,26 @@ private:
         return {};
     }
     VCCL_HOST_DEVICE device_result reserve(unsigned count, std::uint64_t& base, deadline& until) const {
-        const std::uint64_t size = std::uint64_t{1} << v_.size_log;
-        std::uint64_t next = load<order::relaxed, Policy::who>(&v_.words->reserve);
-        for (;;) {
-            // Acquire: a word is written again only after the proxy has read it.
-            if (next + count - load<order::acquire, Policy::who>(&v_.words->consumed) <= size) [[likely]] {
-                if constexpr (Policy::alone)
-                    store<order::relaxed, Policy::who>(&v_.words->reserve, next + count);
-                else if (!compare_exchange<order::relaxed, Policy::who>(&v_.words->reserve, next, next + count))
-                    continue;
-                base = next;
-                return {};
-            }
-            const std::uint64_t taken = load<order::acquire, scope::system>(&v_.head->consumed);
-            if (next + count - taken > size)
+        const std::int64_t n = count;
+        // Acquire: a word is written again only after the proxy has read it.
+        while (device::fetch_add<order::acquire, Policy::who>(&v_.words->credits, -n) < n) {
+            give(n);
+            if (!refill())
                 if (const device_result r = look(until); !r) return r;
-            // Never back: another poster may have seen more.
-            std::uint64_t known = load<order::relaxed, Policy::who>(&v_.words->consumed);
-            while (known < taken && !compare_exchange<order::release, Policy::who>(&v_.words->consumed, known, taken)) {}
-            next = load<order::relaxed, Policy::who>(&v_.words->reserve);
         }
+        base = device::fetch_add<order::relaxed, Policy::who>(&v_.words->reserve, std::uint64_t{count});
+        return {};
+    }
+    /// Effects: gives back as credit what the proxy has taken since somebody last looked; once, by who moves `consumed` on.
+    VCCL_HOST_DEVICE bool refill() const noexcept {
+        const std::uint64_t taken = load<order::acquire, scope::system>(&v_.head->consumed);
+        std::uint64_t known = load<order::relaxed, Policy::who>(&v_.words->consumed);
+        if (known >= taken || !compare_exchange<order::relaxed, Policy::who>(&v_.words->consumed, known, taken)) return false;
+        give(static_cast<std::int64_t>(taken - known));
+        return true;
+    }
+    VCCL_HOST_DEVICE void give(std::int64_t n) const noexcept {
+        (void)device::fetch_add<order::release, Policy::who>(&v_.words->credits, n);
     }
     VCCL_HOST_DEVICE device_result wait(std::uint64_t index, deadline& until) const {
         const channel_words& c = v_.channel[channel_];

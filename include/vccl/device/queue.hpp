@@ -35,12 +35,16 @@ public:
         const gate g{who.broadcast(open().raw)};
         const std::uint64_t own = base + who.rank() * each;
         write(g, own, each, encode);
+        // The WQEs become visible to the NIC: here, where posters wait side by side, and not at their turn, where they would wait
+        // for each other. Pairs with the NIC's load of the record or the doorbell, which comes from whoever rings.
+        release_to_system();
         who.sync();
         gate target{};
         if (who.rank() == 0) target = turn(base, g, until);
         target = {who.broadcast(target.raw)};
         if (target != g) [[unlikely]] {
             write(target, own, each, encode);
+            release_to_system();
             who.sync();
         }
         if (who.rank() == 0) {
@@ -108,12 +112,13 @@ public:
             return false;
         }
         if (fresh) store<order::relaxed, Policy::who>(&w_->polled, g.raw);
-        if (taken != from) {
-            store<order::relaxed, Policy::who>(&w_->consumed[g.ring()], taken);
-            // Before `completed`: who gets credit by it must find that the NIC has room for the CQE, too.
-            store<order::release, scope::system>(r.cq_record, encode_cq_record(taken));
+        if (taken != from) store<order::relaxed, Policy::who>(&w_->consumed[g.ring()], taken);
+        if (done != before) {
+            store<order::release, Policy::who>(&w_->completed, done);
+            give(static_cast<std::int64_t>(done - before));
         }
-        if (done != before) store<order::release, Policy::who>(&w_->completed, done);
+        // Half a send queue late at most, since the store is dear for a GPU: the CQ is twice as deep as the send queue.
+        if ((taken ^ from) >= v_->depth() / 2) store<order::relaxed, scope::system>(r.cq_record, encode_cq_record(taken));
         end_poll();
         return done != before;
     }
@@ -126,31 +131,40 @@ private:
     /// reads and writes by copies, both meet in the L2 cache, and program order is enough.
     static constexpr scope poll_scope = scope::system;
 #if defined(__CUDA_ARCH__)
-    static constexpr order take = order::acq_rel, look_again = order::acquire;
+    static constexpr order take_poll = order::acq_rel, look_again = order::acquire;
 #else
-    static constexpr order take = order::seq_cst, look_again = order::seq_cst;
+    static constexpr order take_poll = order::seq_cst, look_again = order::seq_cst;
 #endif
 
-    /// Credit first, then the reservation: who gives up has reserved nothing.
+    /// Credit first, then the reservation: who gives up has reserved nothing. Both are plain additions, which do not fail when
+    /// many posters come at once, as compare-and-swaps do.
     VCCL_HOST_DEVICE device_result reserve(unsigned count, std::uint64_t& base, deadline& until) const {
-        std::uint64_t head = load<order::relaxed, Policy::who>(&w_->reserve);
-        for (;;) {
-            // Acquire: the slot may be written only after the NIC has read what was in it, which its completion says.
-            if (head + count - completed() <= v_->depth()) [[likely]] {
-                if constexpr (Policy::alone) {
-                    store<order::relaxed, Policy::who>(&w_->reserve, head + count);
-                    base = head;
-                    return {};
-                } else {
-                    if (!compare_exchange<order::relaxed, Policy::who>(&w_->reserve, head, head + count)) continue;
-                    base = head;
-                    return {};
-                }
-            }
+        const std::int64_t n = count;
+        while (take(n) < n) {
+            give(n);
             if (!poll())
                 if (const device_result r = look(until); !r) return r;
-            head = load<order::relaxed, Policy::who>(&w_->reserve);
         }
+        if constexpr (Policy::alone) {
+            base = load<order::relaxed, Policy::who>(&w_->reserve);
+            store<order::relaxed, Policy::who>(&w_->reserve, base + count);
+        } else {
+            base = fetch_add<order::relaxed, Policy::who>(&w_->reserve, std::uint64_t{count});
+        }
+        return {};
+    }
+    /// Acquire: a slot is written only after the NIC has read what was in it, which its completion says.
+    VCCL_HOST_DEVICE std::int64_t take(std::int64_t n) const noexcept {
+        if constexpr (!Policy::alone) return fetch_add<order::acquire, Policy::who>(&w_->credits, -n);
+        const std::int64_t before = load<order::acquire, Policy::who>(&w_->credits);
+        store<order::relaxed, Policy::who>(&w_->credits, before - n);
+        return before;
+    }
+    VCCL_HOST_DEVICE void give(std::int64_t n) const noexcept {
+        if constexpr (Policy::alone)
+            store<order::release, Policy::who>(&w_->credits, load<order::relaxed, Policy::who>(&w_->credits) + n);
+        else
+            (void)fetch_add<order::release, Policy::who>(&w_->credits, n);
     }
 
     template <class Encode>
@@ -171,7 +185,7 @@ private:
         for (;;) {
             r = {load<order::acquire, Policy::who>(&w_->ready)};
             if (r.index() == base) break;
-            pause(until.host());
+            spin(until.host());
         }
         if (r.epoch() == g.epoch()) [[likely]]
             return g;
@@ -182,7 +196,8 @@ private:
     /// must first have carried over all that came before. Gives up at the deadline by publishing on the old lane, from where
     /// the service takes it: a reservation is never left unpublished.
     VCCL_HOST_DEVICE VCCL_NOINLINE gate unusual_turn(stamp before, deadline& until) const {
-        store<order::release, scope::system>(&v_->told->rung, before.raw);
+        // The one before may have left the doorbell to this one; the service carries over what was rung.
+        if constexpr (!Policy::alone) ring_until(before.index());
         for (;;) {
             const gate g{load<order::acquire, scope::system>(&w_->open)};
             if (before.epoch() == g.epoch()) return g;
@@ -194,18 +209,39 @@ private:
 
     VCCL_HOST_DEVICE void publish(std::uint64_t base, std::uint64_t end, gate g) const {
         const stamp mine = stamp::make(end, g);
-        bool ring_now = Policy::alone || (end ^ base) >= Policy::batch;
-        if (!ring_now) ring_now = load<order::relaxed, Policy::who>(&w_->reserve) == end;
-        if (ring_now) {
-            const device::ring& r = v_->rings[g.ring()].ring;
-            // The WQEs of all who published without ringing come with it: their stores of `ready` were acquired one by one.
-            release_to_system();  // pairs with the NIC's load of the record or the doorbell
-            store<released, scope::system>(&v_->told->rung, mine.raw);
-            store<released, scope::system>(&r.doorbell_record[send_record], encode_send_record(g.hardware(end)));
-            store<order::release, scope::system>(r.doorbell,
-                                                 encode_doorbell(g.hardware(end), g.qpn()));  // record before doorbell
+        if constexpr (Policy::alone) {
+            ring_bell(mine, g);
+            store<order::release, Policy::who>(&w_->ready, mine.raw);
+            return;
         }
         store<order::release, Policy::who>(&w_->ready, mine.raw);  // pairs with the acquire in turn()
+        // Whoever has reserved behind publishes before it returns, and does the same as this one here.
+        if ((end ^ base) < Policy::batch && load<order::relaxed, Policy::who>(&w_->reserve) != end) return;
+        ring_until(end);
+    }
+    /// Returns when the doorbell has rung for everything below `end`, all of which is published. One poster rings at a time, for
+    /// all that is published by then.
+    VCCL_HOST_DEVICE void ring_until(std::uint64_t end) const noexcept {
+        while (stamp{load<order::acquire, Policy::who>(&w_->rung)}.index() < end) {
+            std::uint32_t free = 0;
+            if (load<order::relaxed, Policy::who>(&w_->ringing) != 0 ||
+                !compare_exchange<order::acquire, Policy::who>(&w_->ringing, free, 1u)) {
+                spin(v_->wait);
+                continue;
+            }
+            const stamp all{load<order::acquire, Policy::who>(&w_->ready)};
+            if (stamp{load<order::relaxed, Policy::who>(&w_->rung)}.index() < all.index()) {
+                ring_bell(all, {load<order::relaxed, Policy::who>(&w_->opened[all.ring()])});
+                store<order::release, Policy::who>(&w_->rung, all.raw);
+            }
+            store<order::release, Policy::who>(&w_->ringing, 0u);
+        }
+    }
+    VCCL_HOST_DEVICE void ring_bell(stamp upto, gate g) const noexcept {
+        const device::ring& r = v_->rings[g.ring()].ring;
+        store<released, scope::system>(&v_->told->rung, upto.raw);
+        store<released, scope::system>(&r.doorbell_record[send_record], encode_send_record(g.hardware(upto.index())));
+        store<order::release, scope::system>(r.doorbell, encode_doorbell(g.hardware(upto.index()), g.qpn()));  // record first
     }
 
     VCCL_HOST_DEVICE bool is_aborted() const noexcept { return load<order::relaxed, scope::system>(&v_->host->abort) != 0; }
@@ -234,7 +270,7 @@ private:
     VCCL_HOST_DEVICE bool begin_poll() const noexcept {
         if (load<order::relaxed, Policy::who>(&w_->polling) != 0) return false;
         std::uint32_t free = 0;
-        return compare_exchange<take, poll_scope>(&w_->polling, free, 1u);
+        return compare_exchange<take_poll, poll_scope>(&w_->polling, free, 1u);
     }
     VCCL_HOST_DEVICE void end_poll() const noexcept { store<order::release, poll_scope>(&w_->polling, 0u); }
 

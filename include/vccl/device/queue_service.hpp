@@ -23,6 +23,8 @@ public:
         opened_[ring] = active_;
         const stamp s = stamp::make(start, active_);
         space_.write(&w->reserve, start);
+        space_.write(reinterpret_cast<std::uint64_t*>(&w->credits), v_->depth());
+        space_.write(&w->rung, s.raw);
         space_.write(&w->completed, start);
         space_.write(&w->ready, s.raw);
         space_.write(&w->polled, active_.raw);
@@ -51,8 +53,8 @@ public:
         const device::ring& from = v_->rings[old.ring()].ring;
         const std::uint64_t done = scan().done;
         const std::uint64_t restart = restart_point(done, end, words, count, [&](std::uint64_t i) {
-            return effect_of(from.slot(old.hardware(i)), load<order::relaxed, scope::system>(&v_->notes[i & (v_->depth() - 1)]),
-                             v_->signals, v_->signal_count);
+            return effect_of(from.slot(old.hardware(i)), space_.read(&v_->notes[i & (v_->depth() - 1)]), v_->signals,
+                             v_->signal_count);
         });
         active_ = gate::make(qpn, restart, epoch, to);
         opened_[to] = active_;
@@ -106,7 +108,7 @@ public:
     }
 
     /// Can no thread touch this ring any more, so that it may be used anew? True once everybody who may have begun
-    /// to write there has published, whoever polls reads the gate again, and all is carried over. Asked again and again.
+    /// to write there has published and nobody rings, whoever polls reads the gate again, and all is carried over. Asked again and again.
     bool quiescent(unsigned ring) noexcept {
         if (active_.ring() == ring && active_.raw != 0) return false;
         const queue_words* const w = v_->words;
@@ -114,7 +116,8 @@ public:
         if (space_.read(&w->polling) != 0) return false;
         const std::uint64_t reserved = space_.read(&w->reserve);
         const stamp ready{space_.read(&w->ready)};
-        return ready.index() >= reserved && (ready.epoch() == active_.epoch() || ready.index() == adopted_);
+        if (ready.index() < reserved || rung().index() < ready.index() || space_.read(&w->ringing) != 0) return false;
+        return ready.epoch() == active_.epoch() || ready.index() == adopted_;
     }
     /// Effects: pollers begin anew in `ring`, which is empty again. Requires: quiescent(ring).
     void renew(unsigned ring) noexcept { space_.write(&v_->words->consumed[ring], 0); }

@@ -22,7 +22,7 @@ public:
     queues(const queues&) = delete;
     VCCL_COLD ~queues() {
         if (shared_) Space::shared::free(shared_);
-        if (notes_) Space::shared::free(notes_);
+        if (notes_) space_.free_local(notes_);
         if (local_) space_.free_local(local_);
         if (views_) space_.free_local(views_);
     }
@@ -31,7 +31,7 @@ public:
     VCCL_COLD status make(std::uint32_t depth, const host_wait* wait) noexcept {
         using shared = typename Space::shared;
         shared_ = static_cast<shared_words<Count>*>(shared::allocate(sizeof(shared_words<Count>)));
-        notes_ = static_cast<std::uint64_t*>(shared::allocate(sizeof(std::uint64_t) * Count * depth));
+        notes_ = static_cast<std::uint64_t*>(space_.allocate_local(sizeof(std::uint64_t) * Count * depth));
         local_ = static_cast<local_words*>(space_.allocate_local(sizeof(local_words)));
         views_ = static_cast<queue_view*>(space_.allocate_local(sizeof view));
         if (!shared_ || !notes_ || !local_ || !views_) return errc::no_memory;

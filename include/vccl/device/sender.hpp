@@ -123,7 +123,7 @@ private:
     }
     /// Effects: QPs in INIT with empty rings. Those that were there keep their memory, which kernels know.
     VCCL_COLD status make(unsigned l, device::qp_set<typename source_type::qp>& set) noexcept {
-        return set.init([&] { return source_.create_qp(this->port_of(l).port, {depth, depth}); });
+        return set.init([&] { return source_.create_qp(this->port_of(l).port, {depth, 2 * depth}); });
     }
     bool reusable(unsigned l, unsigned set) noexcept {
         for (auto& q : queues_.service)

@@ -79,7 +79,7 @@ public:
         const auto at_turn = [&v, word, add](std::uint64_t index) {
             const std::uint64_t sum = load<order::relaxed, Policy::who>(&v.sums[word]) + add;
             store<order::relaxed, Policy::who>(&v.sums[word], sum);
-            store<order::relaxed, scope::system>(&v.notes[index & (v.depth() - 1)], sum);
+            store<order::relaxed, Policy::who>(&v.notes[index & (v.depth() - 1)], sum);
         };
         deadline until(v.wait, timeout_);
         return led(who, [&] { return queue_ref<Policy>(&v).post(single{}, 1, until, encode, at_turn); });

@@ -46,6 +46,15 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void pause(const host_wait* host) noexcept {
 #endif
 }
 
+/// One round of waiting for another poster, which is about to do what is waited for: no sleep.
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void spin(const host_wait* host) noexcept {
+#if defined(__CUDA_ARCH__)
+    (void)host;
+#else
+    pause(host);
+#endif
+}
+
 /// A point in time after which a wait ends. The clock is first read when something has to be waited for.
 class deadline {
 public:

@@ -58,8 +58,12 @@ inline constexpr unsigned index_bits = 48;  ///< at 10^9 WQEs a second for 78 ho
 /// In the memory of the GPU that posts (host build: the heap). Each group is on lines of its own.
 struct queue_words {
     alignas(128) std::uint64_t reserve{};  ///< next free index. Changed by posters
+    std::int64_t credits{};                ///< slots that nobody has. Taken by posters, given back by the poller
 
     alignas(128) std::uint64_t ready{};  ///< a stamp. Written by the poster whose turn it is, read by the next one
+
+    alignas(128) std::uint32_t ringing{};  ///< 1 while a poster rings. Changed by posters
+    std::uint64_t rung{};                  ///< a stamp: how far the doorbell has rung. Written by who rings
 
     alignas(128) std::uint32_t polling{};  ///< 1 while a thread polls. Changed by pollers
     std::uint64_t completed{};             ///< everything below is done. Written by the poller, like the rest of this group
@@ -74,7 +78,7 @@ struct queue_words {
 
 /// In host memory, written by the GPU's posters and pollers, read by the service.
 struct alignas(128) kernel_words {
-    std::uint64_t rung{};     ///< a stamp: how far the doorbell has rung. Written by the poster whose turn it is
+    std::uint64_t rung{};     ///< as in queue_words, for the service. Written by who rings
     std::uint64_t failure{};  ///< as in queue_words, for the service. Written by the poller
 };
 
@@ -97,7 +101,8 @@ struct queue_view {
     queue_words* words{};
     kernel_words* told{};
     const host_words* host{};
-    std::uint64_t* notes{};     ///< host memory, one for each slot: what the word holds once the fetch-add in it is applied
+    std::uint64_t*
+        notes{};     ///< memory of the posters, one for each slot: what the word holds once the fetch-add in it is applied
     std::uint64_t* sums{};      ///< memory of the poster, one for each signal word: the sum of all adds. Written at one's turn
     std::uint64_t scratch{};    ///< address of 8 registered bytes that swallow what atomics return
     std::uint64_t window{};     ///< address of the local window

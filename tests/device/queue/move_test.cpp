@@ -215,6 +215,27 @@ TEST_CASE("What is still published on the old lane is carried over") {
     }
 }
 
+TEST_CASE("Who left the doorbell to the next one is carried over, too, when the lane dies in between") {
+    failing_rig r;
+    queue_ref<policy> q(&r.view);
+    deadline until = r.within(1'000'000);
+    bool left = false;
+    const auto encode = [&](unsigned, const wqe_head& h, const ring_view& l) {
+        if (!std::exchange(left, true)) r.words.reserve += 1;  // as if another poster had reserved behind
+        return inline_write(h, {r.view.signals, l.signal_key}, std::uint64_t{1});
+    };
+    CHECK(q.post(single{}, 1, until, encode));
+    r.words.reserve -= 1;
+    CHECK(r.service.rung().index() == 0);
+    r.fail_over();
+    CHECK(r.last.replayed == 0);
+    CHECK(r.sender(1'000'000).signal(thread_scope{}, 0, 2));
+    CHECK(r.sender(1'000'000).flush(thread_scope{}));
+    CHECK(r.time < 500'000);  // before any deadline
+    CHECK(r.word[0] == 2);
+    CHECK(r.nic[1]->seen.size() == 2);
+}
+
 TEST_CASE("A ring is used anew only when nobody can still write there") {
     failing_rig r;
     queue_ref<policy> q(&r.view);

@@ -109,7 +109,7 @@ struct rig {
         view.signal_count = signals;
         view.wait = &waiting;
         for (unsigned l = 0; l < lanes; ++l) {
-            rings[l] = std::move(*ring_memory<heap_memory>::make(depth, depth));
+            rings[l] = std::move(*ring_memory<heap_memory>::make(depth, 2 * depth));
             rings[l].view().qpn = 100 + l;
             view.rings[l] = {rings[l].view(), 10 + l, 20 + l, 30 + l, 40 + l};
             nic[l] = std::make_unique<copying_nic>(rings[l].view(), l == 0 ? hardware : 0);
