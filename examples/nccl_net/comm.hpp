@@ -29,6 +29,7 @@ struct alignas(64) tag_list {
 constexpr bool usable(const tag_list& l) noexcept { return l.count != 0 && l.count <= max_group; }
 
 class comm;
+class keeper;
 
 /// What NCCL asks about with test().
 struct request {
@@ -102,6 +103,9 @@ public:
 
     std::mutex mutex;
     std::atomic<bool> attended{};  // NCCL looked at it since the keeper did
+    unsigned share{};              // whose memory keys it uses
+    keeper* kept_by{};
+    bool driven{};                 // by the keeper: NCCL's threads only post and ask
 
 protected:
     std::string lane_of(const vccl::status& s) const { return s.lane < label_.count ? label_.lanes[s.lane] : std::string(); }

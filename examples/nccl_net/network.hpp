@@ -48,13 +48,21 @@ public:
     virtual vccl::result<registration*> register_dmabuf(void* data, std::size_t bytes, std::uint64_t offset, int fd) = 0;
     virtual bool deregister(registration* r, comm& user) = 0;
 
-    keeper& closer() noexcept { return keeper_; }
-    /// Nothing of it is in NCCL's hands any more.
-    bool idle() const { return keeper_.idle() && listeners_.load() == 0; }
+    /// Effects: a connection that was made gets its keeper.
+    void look_after(comm& c) { keepers_[c.share]->look_after(c); }
+    /// Effects: gives closed connections `patience` to say goodbye. Returns: true if NCCL has nothing of it in its hands any more.
+    bool wind_up(vccl::nanoseconds patience) {
+        bool idle = listeners_.load() == 0;
+        for (const auto& k : keepers_) {
+            k->stop(patience);
+            idle &= k->idle();
+        }
+        return idle;
+    }
 
 protected:
     std::atomic<unsigned> listeners_{};
-    keeper keeper_;
+    std::vector<std::unique_ptr<keeper>> keepers_;  // of each share
 };
 
 /// Errors: network_error.

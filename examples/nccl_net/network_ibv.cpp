@@ -12,9 +12,9 @@ using vccl::verbs::ibv;
 class ibv_network final : public network_of<ibv> {
 public:
     ibv_network(const settings& s, const ibv& backend, const vccl::topology& shape)
-        : network_of(s, backend, shape, vccl::host_id{0}) {
+        : network_of(s, std::vector<ibv>(shares_of(s), backend), shape, vccl::host_id{0}) {
         if (!s.gpu_direct) return;
-        if (takes_dmabuf(context_.port(0).port)) pointers_ |= nccl_abi::pointer_cuda | nccl_abi::pointer_dmabuf;
+        if (takes_dmabuf(contexts_[0]->port(0).port)) pointers_ |= nccl_abi::pointer_cuda | nccl_abi::pointer_dmabuf;
         if (::access("/sys/module/nvidia_peermem/version", F_OK) == 0) pointers_ |= nccl_abi::pointer_cuda;
     }
 

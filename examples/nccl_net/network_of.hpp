@@ -13,11 +13,14 @@ namespace nccl_net {
 
 template <class B, template <class, unsigned> class Channels, class Base>
 std::unique_ptr<Base> make_channels(vccl::host_context<B>& context, const making& m) {
+    std::unique_ptr<Base> made;
     switch (m.chosen.qps) {
-        case 1: return std::make_unique<Channels<B, 1>>(context, m);
-        case 2: return std::make_unique<Channels<B, 2>>(context, m);
-        default: return std::make_unique<Channels<B, 4>>(context, m);
+        case 1: made = std::make_unique<Channels<B, 1>>(context, m); break;
+        case 2: made = std::make_unique<Channels<B, 2>>(context, m); break;
+        default: made = std::make_unique<Channels<B, 4>>(context, m); break;
     }
+    made->share = m.share;
+    return made;
 }
 
 /// What goes wrong while two ranks become connected: said once, and what NCCL is told.
@@ -214,12 +217,19 @@ inline std::string find_address(const std::vector<std::string>& avoid) {
     return found;
 }
 
+/// Connections are shared out in turn: each share has a backend handle, a keeper and memory keys of its own, so that threads that
+/// drive different shares meet nowhere. There is one share where NCCL's threads drive.
 template <class B>
 class network_of : public network {
 public:
-    network_of(const settings& s, B backend, vccl::topology shape, vccl::host_id host)
-        : settings_(s), context_(std::move(backend), std::move(shape)), host_(host) {
-        const vccl::topology& t = context_.shape();
+    /// `backends`: as many as `shares_of(s)`.
+    network_of(const settings& s, std::vector<B> backends, const vccl::topology& shape, vccl::host_id host)
+        : settings_(s), host_(host), registered_(static_cast<unsigned>(backends.size())) {
+        for (B& b : backends) {
+            contexts_.push_back(std::make_unique<vccl::host_context<B>>(std::move(b), shape));
+            keepers_.push_back(std::make_unique<keeper>(s.threads != 0));
+        }
+        const vccl::topology& t = contexts_[0]->shape();
         for (std::uint16_t p = 0; p < t.ports.size(); ++p) {
             if (t.host_of(vccl::port_id{p}) != host) continue;
             const auto& port = t.ports[p];
@@ -241,13 +251,15 @@ public:
         }
         if (devices_.empty()) throw network_error("host " + host_name() + " has no port");
         // All of them at once: memory is then registered everywhere when NCCL registers it, not while a rank waits.
-        for (const vccl::port_id p : ports_)
-            if (auto slot = context_.open(p); !slot)
-                throw network_error("cannot open port " + std::string(t.ports[p.value].name.view()) + ": " +
-                                    vccl::describe(slot.error()));
+        for (const auto& context : contexts_)
+            for (const vccl::port_id p : ports_)
+                if (auto slot = context->open(p); !slot)
+                    throw network_error("cannot open port " + std::string(t.ports[p.value].name.view()) + ": " +
+                                        vccl::describe(slot.error()));
     }
 
-    ~network_of() override { keeper_.stop(vccl::nanoseconds{0}); }
+    ~network_of() override { (void)wind_up(vccl::nanoseconds{0}); }
+    static unsigned shares_of(const settings& s) noexcept { return s.threads == 0 ? 1 : s.threads; }
 
     const std::vector<device>& devices() const noexcept override { return devices_; }
     int pointers() const noexcept override { return pointers_; }
@@ -261,7 +273,9 @@ public:
         out.channel = ++channels_;
         out.session = vccl::detail::random_word(0);
         out.secret = vccl::detail::random_secret();
-        return std::make_unique<listening<B>>(context_, settings_, plan(device, out), host_name(), listeners_, out);
+        const unsigned share = next_share();
+        return std::make_unique<listening<B>>(*contexts_[share], settings_, plan(device, out, share), host_name(), listeners_,
+                                              out);
     }
 
     code connect(int device, const handle& to, std::unique_ptr<send_comm>& out) override {
@@ -275,7 +289,8 @@ public:
                                      "its port is on rail " + std::to_string(to.rail) + ", where this host has no port");
                 return code::invalid_usage;
             }
-            at = dialled_.emplace(dialled_.end(), context_, settings_, plan(on_rail, to), to, host_name());
+            const unsigned share = next_share();
+            at = dialled_.emplace(dialled_.end(), *contexts_[share], settings_, plan(on_rail, to, share), to, host_name());
         }
         const code c = at->step(out);
         if (c != code::success || out) dialled_.erase(at);
@@ -283,12 +298,13 @@ public:
     }
 
     vccl::result<registration*> register_memory(void* data, std::size_t bytes, bool device) override {
-        return registered_.find_or_make(data, bytes, device, [&] { return context_.register_memory(data, bytes, device); });
+        return registered_.find_or_make(data, bytes, device,
+                                        [&](unsigned share) { return contexts_[share]->register_memory(data, bytes, device); });
     }
     vccl::result<registration*> register_dmabuf(void* data, std::size_t bytes, std::uint64_t offset, int fd) override {
         if constexpr (B::capabilities.dmabuf)
-            return registered_.find_or_make(data, bytes, true, [&] {
-                return context_.register_dmabuf(fd, offset, reinterpret_cast<std::uint64_t>(data), bytes);
+            return registered_.find_or_make(data, bytes, true, [&](unsigned share) {
+                return contexts_[share]->register_dmabuf(fd, offset, reinterpret_cast<std::uint64_t>(data), bytes);
             });
         (void)offset, (void)fd;
         return vccl::errc::unsupported;
@@ -301,19 +317,21 @@ public:
     }
 
 protected:
-    std::string host_name() const { return std::string(context_.shape().hosts[host_.value].name.view()); }
+    std::string host_name() const { return std::string(contexts_[0]->shape().hosts[host_.value].name.view()); }
 
     settings settings_;
-    vccl::host_context<B> context_;
     vccl::host_id host_;
+    std::vector<std::unique_ptr<vccl::host_context<B>>> contexts_;  // of each share
+    registrations registered_;
     std::vector<device> devices_;
     std::vector<vccl::port_id> ports_;  // of each device
     int pointers_{nccl_abi::pointer_host};
 
 private:
-    making plan(int device, const handle& h) const {
-        return {settings_, ports_[static_cast<std::size_t>(device)], h.channel, h.session, settings_.address};
+    making plan(int device, const handle& h, unsigned share) const {
+        return {settings_, ports_[static_cast<std::size_t>(device)], h.channel, h.session, settings_.address, share};
     }
+    unsigned next_share() noexcept { return connections_++ % static_cast<unsigned>(contexts_.size()); }
 
     /// The listener's rail decides, since lanes do not cross rails; NCCL may have thought of another port.
     int device_on(std::uint16_t rail, int preferred) const {
@@ -325,8 +343,8 @@ private:
 
     std::mutex mutex_;
     std::uint32_t channels_{};
+    unsigned connections_{};
     std::list<dialling<B>> dialled_;
-    registrations registered_;
 };
 
 }  // namespace nccl_net

@@ -35,23 +35,21 @@ vccl::verbs::soft open(soft_fabric& f, const settings& s) {
     return std::move(*host);
 }
 
-class soft_network final : public network_of<vccl::verbs::soft> {
-public:
-    soft_network(const settings& s, soft_fabric fabric, vccl::host_id host)
-        : network_of(s, open(fabric, s), fabric.shape(), host), fabric_(std::move(fabric)) {}
-
-private:
-    soft_fabric fabric_;
-};
-
 }  // namespace
 
 std::unique_ptr<network> make_soft_network(const settings& s) {
+    using made = network_of<vccl::verbs::soft>;
     settings mine = s;
     if (mine.address.empty()) mine.address = "127.0.0.1";  // a fabric is one machine
-    soft_fabric fabric = find(s);
-    const vccl::host_id host = place(fabric, s);
-    return std::make_unique<soft_network>(mine, std::move(fabric), host);
+    soft_fabric first = find(s);
+    const vccl::host_id host = place(first, s);
+    // A software NIC a share: one is the work of one thread at a time.
+    std::vector<vccl::verbs::soft> backends{open(first, s)};
+    while (backends.size() < made::shares_of(s)) {
+        soft_fabric more = find(s);
+        backends.push_back(open(more, s));
+    }
+    return std::make_unique<made>(mine, std::move(backends), first.shape(), host);
 }
 
 }  // namespace nccl_net

@@ -21,8 +21,7 @@ struct plugin_state {
     void end() noexcept {
         constexpr vccl::nanoseconds patience{1'000'000'000};
         if (!net) return;
-        net->closer().stop(patience);
-        if (net->idle()) net.reset();
+        if (net->wind_up(patience)) net.reset();
     }
 };
 
@@ -151,7 +150,7 @@ code connect(int dev, void* where, void** out) noexcept {
         std::unique_ptr<send_comm> made;
         const code c = net().connect(dev, h, made);
         if (made) {
-            net().closer().look_after(*made);
+            net().look_after(*made);
             *out = static_cast<comm*>(made.release());
         }
         return c;
@@ -164,7 +163,7 @@ code accept(void* from, void** out, void**) noexcept {
         std::unique_ptr<recv_comm> made;
         const code c = static_cast<listener*>(from)->accept(made);
         if (made) {
-            net().closer().look_after(*made);
+            net().look_after(*made);
             *out = static_cast<comm*>(made.release());
         }
         return c;
@@ -200,17 +199,26 @@ code deregister(void* user, void* memory) noexcept {
     });
 }
 
-vccl::memory_view piece(void* memory, const void* data, std::size_t bytes) {
-    return memory ? static_cast<const registration*>(memory)->view(data, bytes) : vccl::memory_view{};
+vccl::memory_view piece(const comm& c, void* memory, const void* data, std::size_t bytes) {
+    return memory ? static_cast<const registration*>(memory)->view(c.share, data, bytes) : vccl::memory_view{};
+}
+
+/// A connection's mutex. Where the keeper drives it NCCL's thread does not wait for it: NCCL asks again in a moment.
+std::unique_lock<std::mutex> turn_at(comm& c) {
+    if (c.driven) return std::unique_lock(c.mutex, std::try_to_lock);
+    c.attended.store(true, std::memory_order_relaxed);
+    return std::unique_lock(c.mutex);
 }
 
 code isend(void* to, void* data, std::size_t bytes, int tag, void* memory, void** out) noexcept {
+    *out = nullptr;
     auto& c = static_cast<send_comm&>(*static_cast<comm*>(to));
-    const std::scoped_lock lock(c.mutex);
-    c.attended.store(true, std::memory_order_relaxed);
+    const auto turn = turn_at(c);
+    if (!turn) return code::success;
     request* r = nullptr;
-    const code result = c.isend(bytes ? piece(memory, data, bytes) : vccl::memory_view{}, tag, &r);
+    const code result = c.isend(bytes ? piece(c, memory, data, bytes) : vccl::memory_view{}, tag, &r);
     *out = r;
+    if (c.driven && r) c.kept_by->wake();
     return result;
 }
 
@@ -218,14 +226,15 @@ template <class Size>
 code irecv(void* from, int n, void** data, Size* sizes, int* tags, void** memory, void** out) noexcept {
     *out = nullptr;
     if (n < 1 || n > static_cast<int>(max_group)) return code::internal_error;
-    vccl::memory_view rooms[max_group];
-    for (int i = 0; i < n; ++i) rooms[i] = piece(memory[i], data[i], static_cast<std::size_t>(sizes[i]));
     auto& c = static_cast<recv_comm&>(*static_cast<comm*>(from));
-    const std::scoped_lock lock(c.mutex);
-    c.attended.store(true, std::memory_order_relaxed);
+    const auto turn = turn_at(c);
+    if (!turn) return code::success;
+    vccl::memory_view rooms[max_group];
+    for (int i = 0; i < n; ++i) rooms[i] = piece(c, memory[i], data[i], static_cast<std::size_t>(sizes[i]));
     request* r = nullptr;
     const code result = c.irecv(n, rooms, tags, &r);
     *out = r;
+    if (c.driven && r) c.kept_by->wake();
     return result;
 }
 
@@ -239,15 +248,16 @@ code test(void* what, int* done, int* sizes) noexcept {
     auto* r = static_cast<request*>(what);
     *done = 0;
     if (!r) return code::internal_error;
-    const std::scoped_lock lock(r->owner->mutex);
+    const auto turn = turn_at(*r->owner);
+    if (!turn) return code::success;
     if (!r->used) return code::internal_error;
-    r->owner->attended.store(true, std::memory_order_relaxed);
     return r->owner->test(*r, done, sizes);
 }
 
 code close_comm(void* what) noexcept {
     return guarded([&] {
-        net().closer().part_with(keeper::owned_comm(static_cast<comm*>(what)));
+        auto* const c = static_cast<comm*>(what);
+        c->kept_by->part_with(keeper::owned_comm(c));
         return code::success;
     });
 }

@@ -9,21 +9,24 @@
 
 namespace nccl_net {
 
-/// What NCCL holds: a registration that contains its buffer.
+/// What NCCL holds: a registration that contains its buffer, with every share of the connections (network_of.hpp).
 struct registration {
-    vccl::memory memory;
+    std::vector<vccl::memory> memories;  // of each share
     std::uint64_t begin{}, end{};
     bool device{};
     unsigned users{1};
 
-    vccl::memory_view view(const void* data, std::size_t bytes) const noexcept {
-        return memory.view(reinterpret_cast<std::uint64_t>(data) - begin, bytes);
+    vccl::memory_view view(unsigned share, const void* data, std::size_t bytes) const noexcept {
+        return memories[share].view(reinterpret_cast<std::uint64_t>(data) - begin, bytes);
     }
 };
 
 class registrations {
 public:
-    /// Returns: a registration that holds [data, data + bytes), an old one if there is, else what `make` registers.
+    explicit registrations(unsigned shares) noexcept : shares_(shares) {}
+
+    /// Returns: a registration that holds [data, data + bytes), an old one if there is, else one with what `make` registers
+    /// with each share.
     template <class Make>
     vccl::result<registration*> find_or_make(void* data, std::size_t bytes, bool device, const Make& make) {
         const std::scoped_lock lock(mutex_);
@@ -33,9 +36,13 @@ public:
                 ++r->users;
                 return r.get();
             }
-        auto memory = make();
-        if (!memory) return memory.error();
-        all_.push_back(std::unique_ptr<registration>(new registration{std::move(*memory), begin, begin + bytes, device}));
+        auto fresh = std::make_unique<registration>(registration{{}, begin, begin + bytes, device});
+        for (unsigned share = 0; share < shares_; ++share) {
+            auto memory = make(share);
+            if (!memory) return memory.error();
+            fresh->memories.push_back(std::move(*memory));
+        }
+        all_.push_back(std::move(fresh));
         return all_.back().get();
     }
 
@@ -47,7 +54,8 @@ public:
         for (auto at = all_.begin(); at != all_.end(); ++at) {
             if (at->get() != r) continue;
             if (--r->users != 0) return true;
-            if (r->memory.release().code == vccl::errc::busy) silence();
+            for (vccl::memory& m : r->memories)
+                if (m.release().code == vccl::errc::busy) silence();
             all_.erase(at);
             return true;
         }
@@ -60,6 +68,7 @@ public:
     }
 
 private:
+    unsigned shares_;
     mutable std::mutex mutex_;
     std::vector<std::unique_ptr<registration>> all_;
 };

@@ -27,6 +27,7 @@ struct settings {
     std::string address;              // of this host, for the connections beside the lanes; empty: the plugin looks for one
     backup_ports backup{};
     unsigned qps{}, lanes{};
+    unsigned threads{};               // that drive connections; 0: NCCL's own do
     vccl::nanoseconds failback{};     // how long a restored lane must stay well; never() without fail-back
     vccl::detection_times times{};
     vccl::qp_timers timers{};
@@ -112,6 +113,7 @@ inline const variable variables[] = {
         if (s.qps == 3) detail::reject(v, t);
     }},
     {"VCCL_NET_LANES", "8", "a number from 1 to 8", [](settings& s, const variable& v, std::string_view t) { s.lanes = detail::number(v, t, 1, vccl::max_lanes); }},
+    {"VCCL_NET_THREADS", "0", "a number from 0 to 8", [](settings& s, const variable& v, std::string_view t) { s.threads = detail::number(v, t, 0, 8); }},
     {"VCCL_NET_FAILBACK", "100ms", "a time such as 100ms, or never", [](settings& s, const variable& v, std::string_view t) {
         s.failback = t == "never" ? vccl::nanoseconds::never() : detail::time(v, t);
     }},

@@ -170,9 +170,9 @@ TEST_CASE("An introduction that is damaged or of another version is objected to"
 
 TEST_CASE("Memory is registered once for all who ask for a piece of it, and until the last is done") {
     two_comms l;
-    registrations all;
+    registrations all(1);
     unsigned made = 0;
-    const auto make = [&] {
+    const auto make = [&](unsigned) {
         ++made;
         return l.a.register_memory(l.bytes.data(), 8192);
     };
@@ -182,10 +182,10 @@ TEST_CASE("Memory is registered once for all who ask for a piece of it, and unti
     REQUIRE(piece);
     CHECK(*whole == *piece);
     CHECK(made == 1);
-    CHECK((*piece)->view(l.bytes.data() + 4096, 10).check());
-    CHECK((*piece)->view(l.bytes.data() + 8192, 1).check().code == vccl::errc::out_of_range);
-    auto beyond =
-        all.find_or_make(l.bytes.data() + 4096, 8192, false, [&] { return l.a.register_memory(l.bytes.data() + 4096, 8192); });
+    CHECK((*piece)->view(0, l.bytes.data() + 4096, 10).check());
+    CHECK((*piece)->view(0, l.bytes.data() + 8192, 1).check().code == vccl::errc::out_of_range);
+    auto beyond = all.find_or_make(l.bytes.data() + 4096, 8192, false,
+                                   [&](unsigned) { return l.a.register_memory(l.bytes.data() + 4096, 8192); });
     REQUIRE(beyond);
     CHECK(*beyond != *whole);
     const auto nothing = [] { FAIL("no work was in flight"); };
@@ -203,7 +203,6 @@ TEST_CASE("Memory that is deregistered with a receive outstanding is not written
     REQUIRE(r);
     request* sent = nullptr;
     bool silenced = false;
-    registrations all;
     CHECK(l.to.release().code == vccl::errc::busy);
     l.receiver->abort();
     silenced = static_cast<bool>(l.to.release());

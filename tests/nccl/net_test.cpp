@@ -26,6 +26,16 @@ ending play(const story& s) {
     return play(s, on);
 }
 
+/// Both connections of a rank say that they failed over, one of them as a warning.
+void check_one_warns(const std::string& text, const std::string& peer, const std::string& lane) {
+    const auto says = [&](const std::string& what) { return text.find(what) != std::string::npos; };
+    const std::string to = "NET/VCCL : to " + peer + ": failed over to " + lane,
+                      from = "NET/VCCL : from " + peer + ": failed over to " + lane;
+    const bool both = says(to) && says(from), one_warns = says("WARN " + to) != says("WARN " + from);
+    CHECK_MESSAGE(both, text);
+    CHECK_MESSAGE(one_warns, text);
+}
+
 }  // namespace
 
 TEST_CASE("Messages arrive whole through every version of the table") {
@@ -43,21 +53,22 @@ TEST_CASE("Messages arrive whole with more QPs a lane") {
     check_ok(play({.messages = 200, .seed = 32, .both = {{"VCCL_NET_QPS", "2"}}}));
 }
 
+TEST_CASE("Threads of the plugin drive the connections: the same, with and without faults") {
+    const variables driven{{"VCCL_NET_THREADS", "2"}};
+    check_ok(play({.messages = 300, .seed = 41, .both = driven}));
+    check_ok(play({.seed = 42, .faults = {{20, "down A.nic0.p0"}, {60, "up A.nic0.p0"}}, .both = driven}));
+    check_ok(play({.mode = "pause", .seed = 43, .faults = {{50, "down B.nic0.p0"}, {90, "up B.nic0.p0"}}, .only_b = driven}));
+    const ending e = play({.mode = "abandon", .seed = 44, .both = driven});
+    CHECK_MESSAGE(!e.either_says("RESULT wrong"), e.both());
+}
+
 TEST_CASE("A port dies and comes back: nothing is lost, and the log says it in one line") {
     for (const std::string port : {"A.nic0.p0", "B.nic0.p0"}) {
         CAPTURE(port);
         const ending e = play({.seed = 2, .faults = {{20, "down " + port}, {60, "up " + port}}});
         check_ok(e);
-        for (const auto& [text, peer, lane] :
-             {std::tuple(e.text_a, "B", "A.nic0.p1>B.nic0.p1"), std::tuple(e.text_b, "A", "B.nic0.p1>A.nic0.p1")}) {
-            const std::string to = std::string("NET/VCCL : to ") + peer + ": failed over to " + lane,
-                              from = std::string("NET/VCCL : from ") + peer + ": failed over to " + lane;
-            const bool both = text.find(to) != std::string::npos && text.find(from) != std::string::npos;
-            const bool one_warns =
-                (text.find("WARN " + to) != std::string::npos) != (text.find("WARN " + from) != std::string::npos);
-            CHECK_MESSAGE(both, text);
-            CHECK_MESSAGE(one_warns, text);
-        }
+        check_one_warns(e.text_a, "B", "A.nic0.p1>B.nic0.p1");
+        check_one_warns(e.text_b, "A", "B.nic0.p1>A.nic0.p1");
     }
 }
 
@@ -86,9 +97,9 @@ TEST_CASE("A port dies while nobody calls the plugin: the connection fails over,
 }
 
 TEST_CASE("Both ports stay dead: NCCL gets an error within the time set, and the log names the ports") {
-    const ending e = play({.messages = 5000,
+    const ending e = play({.messages = 1000000,
                            .seed = 4,
-                           .faults = {{20, "down A.nic0.p0"}, {20, "down A.nic0.p1"}},
+                           .faults = {{0, "down A.nic0.p0"}, {0, "down A.nic0.p1"}},
                            .both = {{"VCCL_NET_GIVE_UP_AFTER", "1s"}}});
     CHECK_MESSAGE(e.a_says("RESULT error 6"), e.text_a);
     CHECK_MESSAGE(e.b_says("RESULT error 6"), e.text_b);
@@ -96,10 +107,10 @@ TEST_CASE("Both ports stay dead: NCCL gets an error within the time set, and the
 }
 
 TEST_CASE("The other rank is killed: an error, in bounded time") {
-    const ending e = play({.messages = 5000,
+    const ending e = play({.messages = 1000000,
                            .seed = 5,
                            .both = {{"VCCL_NET_GIVE_UP_AFTER", "2s"}, {"VCCL_NET_PEER_GRACE", "1s"}},
-                           .at_half = [](process&, process& b) { b.kill(); }});
+                           .when_begun = [](process&, process& b) { b.kill(); }});
     CHECK(e.b == 128 + SIGKILL);
     CHECK_MESSAGE(e.a_says("RESULT error 6"), e.text_a);
 }

@@ -97,7 +97,7 @@ struct story {
     unsigned seed = 1;
     std::vector<fault> faults{};
     variables both{}, only_b{};
-    std::function<void(process& a, process& b)> at_half{};
+    std::function<void(process& a, process& b)> when_begun{};
 };
 
 /// Where the ranks run.
@@ -137,7 +137,7 @@ inline ending play(const story& s, const stage& on) {
     ::close(pair[1]);
 
     std::size_t broken = 0;
-    bool halved = false;
+    bool begun = false;
     for (bool of_a = true, of_b = true; of_a || of_b;) {
         pollfd fds[2] = {{a->output(), POLLIN, 0}, {b->output(), POLLIN, 0}};
         if (!of_a) fds[0].fd = -1;
@@ -147,9 +147,9 @@ inline ending play(const story& s, const stage& on) {
         if (of_b) of_b = b->read();
         while (broken < s.faults.size() && a->says("progress " + std::to_string(s.faults[broken].percent) + "\n"))
             REQUIRE(on.break_network(s.faults[broken++].command));
-        if (!halved && s.at_half && a->says("progress 50\n")) {
-            halved = true;
-            s.at_half(*a, *b);
+        if (!begun && s.when_begun && a->says("progress 0\n")) {
+            begun = true;
+            s.when_begun(*a, *b);
         }
     }
     CHECK(broken == s.faults.size());
