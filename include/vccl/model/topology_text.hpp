@@ -76,7 +76,7 @@ private:
             if (k == 4) return fail(line, cause::unknown_kind, what);
             statement s{line, static_cast<kind>(k), word(row), {}};
             if (s.name.empty()) return fail(line, cause::missing_name, what);
-            if (s.name.size() > 47 || s.name.find_first_of("=,") != std::string_view::npos)
+            if (s.name.size() > 47 || s.name.find_first_of(std::string_view("=,\0", 3)) != std::string_view::npos)
                 return fail(line, cause::bad_name, s.name);
             if (find(s.name) != none) return fail(line, cause::repeated_name, s.name);
             for (std::string_view a = word(row); !a.empty(); a = word(row)) {
