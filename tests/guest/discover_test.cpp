@@ -115,7 +115,7 @@ TEST_CASE("errno becomes the typed error that says what to do") {
     CHECK(from_errno(ENOMEM).code == errc::no_memory);
     CHECK(from_post(ENOMEM).code == errc::would_block);
     CHECK(from_errno(EOPNOTSUPP).code == errc::unsupported);
-    CHECK(from_errno(EIO) == status{errc::system, EIO});
+    CHECK(from_errno(EIO) == status{errc::system, subject::system_error, EIO});
     CHECK(from_return(0));
     errno = EBUSY;
     CHECK(from_return(-1).code == errc::busy);
