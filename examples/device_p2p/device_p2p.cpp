@@ -25,7 +25,9 @@ struct views {
 };
 
 VCCL_HOST_DEVICE inline void note(const views& v, const vccl::device::device_result& r) {
-    if (!r) vccl::device::store<vccl::device::order::relaxed, vccl::device::scope::system>(v.failed, pack(r) | std::uint64_t{1} << 63);
+    if (!r)
+        vccl::device::store<vccl::device::order::relaxed, vccl::device::scope::system>(v.failed,
+                                                                                       pack(r) | std::uint64_t{1} << 63);
 }
 
 /// A block of the client serves one server.
@@ -44,10 +46,14 @@ struct client {
         // The seed's loop, with an end: read the server's word until it has this iteration.
         vccl::device::deadline until(nullptr, 10'000'000'000);
         const auto* const word = reinterpret_cast<const std::uint64_t*>(v.out[server] + v.ack);
-        while (vccl::device::load<vccl::device::order::acquire, vccl::device::scope::system>(word) != v.iteration) {
+        // All threads of the warp must come to the same answer, so one asks for all.
+        const auto word_now = [&] {
+            return all.broadcast(vccl::device::load<vccl::device::order::acquire, vccl::device::scope::system>(word));
+        };
+        while (word_now() != v.iteration) {
             vccl::device::device_result r = tx.get(all, v.ack, v.ack, 8);
             if (r) r = tx.flush(all);
-            if (r && until.passed()) r.what = vccl::device::outcome::timeout;
+            if (r && all.broadcast(until.passed()) != 0) r.what = vccl::device::outcome::timeout;
             note(v, r);
             if (!r) return;
         }

@@ -100,10 +100,16 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void release_to_system() noexcept {
     fence<order::acq_rel, scope::system>();
 #endif
 }
+/// Ends a group of loads, each with order `acquired_later`: together they acquire. On a GPU they are under way at the same time.
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void acquire_from_system() noexcept {
 #if defined(__CUDA_ARCH__)
-inline constexpr order released = order::relaxed;
+    fence<order::acquire, scope::system>();
+#endif
+}
+#if defined(__CUDA_ARCH__)
+inline constexpr order released = order::relaxed, acquired_later = order::relaxed;
 #else
-inline constexpr order released = order::release;
+inline constexpr order released = order::release, acquired_later = order::acquire;
 #endif
 
 }  // namespace vccl::inline v0::device

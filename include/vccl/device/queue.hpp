@@ -96,16 +96,7 @@ public:
         // What lies before the first WQE of a new lane was done when the service opened it.
         if (fresh) done += static_cast<std::uint16_t>(g.first() - done);
         const std::uint64_t from = taken;
-        for (; taken - from < poll_batch; ++taken) {
-            const cqe64& c = r.entry(taken);
-            const cqe_tail t = tail_of(load<order::acquire, scope::system>(&c.word[15]));
-            if (!is_written(t, taken, r.cq_depth_log)) break;
-            if (is_error(t)) {
-                latch(g, t, load<order::relaxed, scope::system>(&c.word[cqe_syndrome_word]));
-                break;
-            }
-            done += static_cast<std::uint16_t>(t.wqe_index + g.first() - done) + 1u;
-        }
+        taken += take_entries(r, g, taken, done);
         // Closed meanwhile: the service has counted, or will count, what was seen here, and nothing that came later.
         if (load<look_again, poll_scope>(&w_->open) != g.raw) {
             end_poll();
@@ -125,7 +116,7 @@ public:
 
 private:
     static constexpr std::uint64_t no_index = ~std::uint64_t{0};
-    static constexpr unsigned poll_batch = 64;
+    static constexpr unsigned probes = 8;  ///< of a poll: it takes up to 2^(probes - 1) CQEs
     /// Pollers meet the service on `polling` and the gate, whatever the posters share: each writes one and then reads the
     /// other, and one of them must see what the other wrote. On a CPU that takes seq_cst; in a GPU's memory, where the service
     /// reads and writes by copies, both meet in the L2 cache, and program order is enough.
@@ -174,8 +165,19 @@ private:
             const std::uint16_t hardware = g.hardware(index + i);
             wqe_head head{g.qpn(), hardware, 0};
             if (i + 1 == count) head.flags = wqe_flag::completion;
-            lane.ring.slot(hardware) = encode(i, head, lane);
+            put_block(&lane.ring.slot(hardware), encode(i, head, lane));
         }
+    }
+
+    /// As few stores as there can be: each is a transaction of its own on the bus.
+    VCCL_HOST_DEVICE static void put_block(wqe_block* to, const wqe_block& b) noexcept {
+#if defined(__CUDA_ARCH__)
+        auto* const halves = reinterpret_cast<ulonglong2*>(to);
+#pragma unroll
+        for (unsigned i = 0; i < 4; ++i) halves[i] = make_ulonglong2(b.word[2 * i], b.word[2 * i + 1]);
+#else
+        *to = b;
+#endif
     }
 
     /// Waits until everything below `base` is published. Returns: the gate under which `base` is to be published. Those
@@ -265,6 +267,31 @@ private:
         }
         pause(until.host());
         return r;
+    }
+
+    /// Effects: looks at the entries 0, 1, 3, 7, ... behind `n`, all in one round trip to where the CQ lies. One that is there and
+    /// no error stands for all before it: CQEs come in order, and behind the first error all are errors. Returns: how many entries
+    /// that makes; `done` becomes what the last of them says.
+    VCCL_HOST_DEVICE unsigned take_entries(const device::ring& r, gate g, std::uint64_t n, std::uint64_t& done) const noexcept {
+        std::uint32_t tails[probes];
+#if defined(__CUDA_ARCH__)
+#pragma unroll
+#endif
+        for (unsigned i = 0; i < probes; ++i)
+            tails[i] = load<acquired_later, scope::system>(&r.entry(n + (1u << i) - 1).word[15]);
+        acquire_from_system();  // pairs with the NIC's release of the entries
+        unsigned count = 0;
+        for (unsigned i = 0; i < probes && 1u << i <= r.cq_depth(); ++i) {
+            const cqe_tail t = tail_of(tails[i]);
+            if (!is_written(t, n + (1u << i) - 1, r.cq_depth_log)) break;
+            if (is_error(t)) {
+                if (i == 0) latch(g, t, load<order::relaxed, scope::system>(&r.entry(n).word[cqe_syndrome_word]));
+                break;
+            }
+            count = 1u << i;
+            done += static_cast<std::uint16_t>(t.wqe_index + g.first() - done) + 1u;
+        }
+        return count;
     }
 
     VCCL_HOST_DEVICE bool begin_poll() const noexcept {
