@@ -12,6 +12,7 @@
 #include <vccl/device/ring_nic/engine.hpp>
 #include <vccl/host/proxy.hpp>
 
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -50,14 +51,15 @@ public:
         for (engine* e : engines_) moved |= e->pass(now);
         return moved;
     }
-    /// For `proxy::attach`. Detach before the NIC goes.
+    /// For `proxy::attach`. Detach before the NIC goes. Posters call nobody, so an idle NIC may be looked at some turns late.
     proxy::passenger passenger() noexcept {
-        return {this, [](void* self) noexcept { return static_cast<ring_nic*>(self)->progress(); }};
+        return {this, [](void* self) noexcept { return static_cast<ring_nic*>(self)->progress(); }, &called_};
     }
 
 private:
     mutex mutex_;
     std::vector<engine*> engines_;
+    std::atomic<bool> called_{};  // the proxy's; nobody else has a reason to write it
     Clock clock_;
 };
 

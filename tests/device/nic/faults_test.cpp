@@ -229,4 +229,63 @@ TEST_CASE("CQEs of an earlier life of the QP do not end WQEs of the next") {
     }
 }
 
+/// The software RNIC, but its QPs take two work requests and no more.
+struct stubborn {
+    using policy_axis = axis::verbs;
+    static constexpr backend_capabilities capabilities{};
+    struct qp : verbs::soft_qp {
+        unsigned left{2};
+        explicit qp(verbs::soft_qp q) noexcept : soft_qp(std::move(q)) {}
+        status post(const work& w) noexcept { return post(std::span<const work>(&w, 1)).error(); }
+        result<unsigned> post(std::span<const work> many) noexcept {
+            const auto n = many.size() < left ? static_cast<unsigned>(many.size()) : left;
+            left -= n;
+            if (n == 0) return errc::no_memory;
+            return soft_qp::post(many.first(n));
+        }
+    };
+    struct port : verbs::soft_port {
+        using qp = stubborn::qp;
+        explicit port(verbs::soft_port p) noexcept : soft_port(std::move(p)) {}
+        result<qp> create_qp(cq& completions, const qp_limits& limits) noexcept {
+            auto made = soft_port::create_qp(completions, limits);
+            if (!made) return made.error();
+            return qp(std::move(*made));
+        }
+    };
+    soft beneath;
+    result<topology> discover() const { return beneath.discover(); }
+    result<port> open(const port_name& name) noexcept {
+        auto made = beneath.open(name);
+        if (!made) return made.error();
+        return port(std::move(*made));
+    }
+};
+
+TEST_CASE("What the backend does not take gets an error CQE, behind what it took") {
+    auto w = make_world();
+    REQUIRE(w.far_qp.to_reset());
+    stubborn backend{take(w.fabric.host("A"))};
+    auto port = take(backend.open("A.nic0.p0"));
+    ring_nic<stubborn, heap_memory, manual_clock> nic(w.fabric.clock());
+    auto q = take(nic.create_qp(port, {8, 8}));
+    const auto here = take(port.query()), there = take(w.b.query());
+    REQUIRE(q.to_init());
+    REQUIRE(w.far_qp.to_init());
+    REQUIRE(q.to_ready_to_receive({w.far_qp.number(), {}, there.address, 0, there.mtu}, {}));
+    REQUIRE(w.far_qp.to_ready_to_receive({q.number(), {}, here.address, 0, here.mtu}, {}));
+    REQUIRE(q.to_ready_to_send({}, {}));
+    poster post(q.memory());
+    for (std::uint64_t i = 0; i < 4; ++i) post.put(inline_write(post.head(0), w.there(8 * i), i + 1));
+    post.ring_it();
+    while (nic.progress() || w.fabric.step()) {}
+    const auto cqes = post.poll();
+    REQUIRE(cqes.size() == 2);
+    CHECK(cqes[0].index == 2);
+    CHECK(cqes[0].vendor == static_cast<int>(wqe_fault::refused));
+    CHECK(cqes[1].why == syndrome::flushed);
+    CHECK(w.far_words[1] == 2);
+    CHECK(w.far_words[2] == 0);
+}
+
 }  // namespace

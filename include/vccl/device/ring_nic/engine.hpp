@@ -89,7 +89,7 @@ public:
         bool moved = take_completions(now);
         moved |= retire(now);
         moved |= listen(now);
-        while (consumer_.has_more() && begin(now)) moved = true;
+        if (consumer_.has_more()) moved |= take_up(now);
         return retire(now) || moved;
     }
 
@@ -101,6 +101,9 @@ private:
     // wr_id: which pending, of which life of the QP.
     static constexpr unsigned life_shift = 48;
     std::uint64_t wr_id_of(std::uint64_t i) const noexcept { return i | generation_ << life_shift; }
+    static constexpr std::uint64_t place_of(std::uint64_t wr_id) noexcept {
+        return wr_id & ((std::uint64_t{1} << life_shift) - 1);
+    }
 
     bool take_completions(nanoseconds now) noexcept {
         completion some[16];
@@ -113,7 +116,7 @@ private:
         }
     }
     void ended(const completion& c, nanoseconds now) noexcept {
-        const std::uint64_t i = c.wr_id & ((std::uint64_t{1} << life_shift) - 1);
+        const std::uint64_t i = place_of(c.wr_id);
         if (wr_id_of(i) != c.wr_id || i < first_ || i >= last_) return;  // of an earlier life
         pending& p = at(i);
         p.done = true;
@@ -176,9 +179,26 @@ private:
         return true;
     }
 
-    /// Takes up the next WQE. False: it must wait.
-    bool begin(nanoseconds now) noexcept {
-        if (condemned_ && !failed_) return false;
+    /// Work requests that are posted together, and the inline data that they point to.
+    struct batch {
+        static constexpr unsigned most = 16;
+        work many[most];
+        unsigned char staged[most][max_long_inline_bytes];
+        unsigned count{};
+    };
+    VCCL_NOINLINE bool take_up(nanoseconds now) noexcept {
+        batch b;
+        bool any = false;
+        while (consumer_.has_more() && (failed_ || !condemned_)) {
+            any = true;
+            begin(b, now);
+            if (b.count == batch::most) post(b, now);
+        }
+        post(b, now);
+        return any;
+    }
+    /// Fetches the next WQE, and puts it into the batch if it is for the backend.
+    void begin(batch& b, nanoseconds now) noexcept {
         fetched_wqe w = consumer_.fetch();
         pending& p = append(w.index, w.fields.opcode, (w.fields.head.flags & wqe_flag::completion) != 0);
         if (failed_) {
@@ -192,9 +212,18 @@ private:
             condemn(p, {syndrome::local_qp_operation, wqe_fault::not_possible}, now);
         } else {
             p.bytes = bytes_read(w.fields);
-            if (!post(w)) condemn(p, {syndrome::local_qp_operation, wqe_fault::refused}, now);
+            unsigned char* const staged = b.staged[b.count];
+            if (w.fields.inlined)
+                for (unsigned i = 0; i < w.fields.local.length; ++i) staged[i] = inline_byte(w.block[0], w.block[1], i);
+            b.many[b.count++] = translate(w.fields, wr_id_of(last_ - 1), staged);
         }
-        return true;
+    }
+    void post(batch& b, nanoseconds now) noexcept {
+        if (b.count == 0) return;
+        const unsigned taken = qp_->post(std::span<const work>(b.many, b.count)).value_or(0U);
+        for (unsigned i = taken; i < b.count; ++i)
+            condemn(at(place_of(b.many[i].wr_id)), {syndrome::local_qp_operation, wqe_fault::refused}, now);
+        b.count = 0;
     }
     pending& append(std::uint64_t index, std::uint8_t opcode, bool asks) noexcept {
         pending& p = at(last_++);
@@ -210,12 +239,6 @@ private:
         p.done_at = now;
         p.why = j.why;
         p.vendor = static_cast<std::uint8_t>(j.fault);
-    }
-    status post(const fetched_wqe& w) noexcept {
-        unsigned char staged[max_long_inline_bytes];
-        if (w.fields.inlined)
-            for (unsigned i = 0; i < w.fields.local.length; ++i) staged[i] = inline_byte(w.block[0], w.block[1], i);
-        return qp_->post(translate(w.fields, wr_id_of(last_ - 1), staged));
     }
 
     ring_memory<Memory> memory_;
