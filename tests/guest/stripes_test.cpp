@@ -78,7 +78,8 @@ struct channel {
             std::memset(out.data() + s % buffers * chunk, static_cast<int>(byte_of(s)), chunk);
             must(tx.send(out_memory.view(s % buffers * chunk, chunk)).error());
         }
-        const bool moved = tx.progress() | rx.progress();
+        bool moved = tx.progress();
+        moved |= rx.progress();
         if (!moved) ::usleep(20);
         REQUIRE_MESSAGE(tx.health(), "sender: " << describe(tx.health()));
         REQUIRE_MESSAGE(rx.health(), "receiver: " << describe(rx.health()));
