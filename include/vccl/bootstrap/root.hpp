@@ -11,6 +11,8 @@
 
 #include <poll.h>
 
+#include <functional>
+
 namespace vccl::inline v0 {
 
 struct bootstrap_limits {
@@ -23,6 +25,16 @@ struct bootstrap_limits {
 enum class bootstrap_frame : unsigned char { welcome, parcels, failure };
 
 namespace detail {
+
+/// Until something can be read or written, or for a tenth of a second, by when someone's patience may be over. With something to
+/// do meanwhile, does it once.
+inline status wait_for(pollfd* p, std::size_t n, nanoseconds deadline, const std::function<void()>& meanwhile) {
+    if (meanwhile) meanwhile();
+    const std::int64_t left = (deadline - steady_clock{}.now()).count / 1'000'000 + 1;
+    const std::int64_t most = meanwhile ? 0 : 100, span = left < 0 ? 0 : left < most ? left : most;
+    if (::poll(p, n, static_cast<int>(span)) < 0 && errno != EINTR) return last_socket_error();
+    return {};
+}
 
 /// A failure as a frame: which rank, and why.
 inline std::vector<std::byte> failure_frame(status s) {
@@ -94,8 +106,7 @@ public:
         return deliver(std::move(from), deadline);
     }
 
-    /// Effects: tells all ranks that this one gives up.
-    void abort(status why) { (void)fail(why); }
+    std::function<void()> while_waiting;  ///< called again and again while it waits for ranks
 
 private:
     struct caller {
@@ -122,7 +133,6 @@ private:
         return r;
     }
 
-    /// Until something can be read or written, or for a tenth of a second, by when someone's patience may be over.
     status wait(nanoseconds deadline) {
         std::vector<pollfd> p;
         const auto add = [&](const bootstrap_stream& s) {
@@ -131,10 +141,7 @@ private:
         if (listener_) p.push_back({listener_.get(), POLLIN, 0});
         for (const caller& c : callers_) add(c.line);
         for (const member& m : members_) add(m.line);
-        const std::int64_t left = (deadline - steady_clock{}.now()).count / 1'000'000 + 1;
-        if (::poll(p.data(), p.size(), static_cast<int>(left < 0 ? 0 : left < 100 ? left : 100)) < 0 && errno != EINTR)
-            return detail::last_socket_error();
-        return {};
+        return detail::wait_for(p.data(), p.size(), deadline, while_waiting);
     }
 
     void accept(nanoseconds now) {

@@ -78,6 +78,12 @@ public:
         if (!got) why_ = got.error();
         return got;
     }
+    /// Effects: from now on `f` is called again and again while an exchange waits for other ranks: say, to drive ends, without
+    /// which those ranks might never come.
+    void while_waiting(std::function<void()> f) {
+        while_waiting_ = std::move(f);
+        if (root_) root_->while_waiting = while_waiting_;
+    }
     /// Effects: returns when all ranks have called it.
     status barrier(nanoseconds timeout) { return exchange({}, timeout).error(); }
 
@@ -180,11 +186,9 @@ private:
             const status moved = line_.pump(most);
             if (done()) return {};
             if (!moved) return moved;
-            const std::int64_t left = (deadline - steady_clock{}.now()).count / 1'000'000;
-            if (left < 0) return errc::timeout;
+            if (steady_clock{}.now() >= deadline) return errc::timeout;
             pollfd p{line_.fd(), static_cast<short>(POLLIN | (line_.has_output() ? POLLOUT : 0)), 0};
-            if (::poll(&p, 1, static_cast<int>(left < 100 ? left + 1 : 100)) < 0 && errno != EINTR)
-                return detail::last_socket_error();
+            if (status s = detail::wait_for(&p, 1, deadline, while_waiting_); !s) return s;
         }
     }
 
@@ -193,6 +197,7 @@ private:
     std::string own_host_;
     bootstrap_stream line_;  ///< a rank's, to the root
     owned<bootstrap_root> root_;  ///< rank 0's
+    std::function<void()> while_waiting_;
     status why_;
 };
 static_assert(parcel_exchange<tcp_bootstrap>);

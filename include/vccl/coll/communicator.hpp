@@ -147,8 +147,8 @@ public:
     /// Why it failed; ok while it has not.
     status health() const noexcept { return why_; }
 
-    /// Effects: one pass over the ends and the operation. Call it also between operations, now and then: ends look after
-    /// their lanes in it. Returns: whether something moved.
+    /// Effects: one pass over the ends and the operation. Call it between operations, too: neighbours may still need this
+    /// rank's acknowledgements, or its answer when a port fails. Returns: whether something moved.
     bool progress() noexcept {
         bool moved = false;
         for (const auto& r : links_.rings) {
@@ -159,7 +159,8 @@ public:
             if (e) moved |= e->progress();
         for (Tx* const e : links_.to)
             if (e) moved |= e->progress();
-        return (!done() && why_ && advance()) || moved;
+        const bool quiet = !moved;
+        return (!done() && why_ && advance(quiet)) || moved;
     }
 
     /// Effects: progresses until the operation has ended. Errors: timeout (it goes on; wait again), or why it failed.
@@ -286,8 +287,9 @@ private:
         active_ = work_kind::exchange;
     }
 
-    VCCL_NOINLINE bool advance() noexcept {
-        bool moved = false, over = compute_.done(copied_);
+    /// An operation has ended in a pass in which the ends were `quiet`: then what arrived last has been acknowledged.
+    VCCL_NOINLINE bool advance(bool quiet) noexcept {
+        bool moved = false, over = quiet && compute_.done(copied_);
         const auto each = [&](auto& tasks) {
             for (auto& t : tasks) {
                 moved |= t.advance();

@@ -250,6 +250,7 @@ private:
         endpoint_options o = options_.ends;
         if (o.max_chunk < options_.limits.piece_bytes) o.max_chunk = options_.limits.piece_bytes;
         if (o.seed != 0) o.seed += seed_step;
+        o.ack_delay = {0};  // an operation ends with its last acknowledgement
         return o;
     }
 

@@ -1,0 +1,21 @@
+# vccl_coll_example(NAME): the example NAME from NAME.cpp, and a ctest that runs it over ports that die and return.
+include_guard(GLOBAL)
+find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp)
+
+function(vccl_coll_example name)
+    if(NOT CLI11_INCLUDE_DIR OR NOT TARGET vccl::bootstrap)
+        message(STATUS "vccl: no example ${name} without CLI11 and OpenSSL (Debian: libcli11-dev libssl-dev)")
+        return()
+    endif()
+    vccl_add_example(NAME ${name} SOURCES ${name}.cpp LIBS vccl::soft vccl::bootstrap)
+    target_include_directories(example_${name} SYSTEM PRIVATE ${CLI11_INCLUDE_DIR})
+    if(TARGET vccl_doctest_main)
+        add_test(NAME example_${name} COMMAND example_${name} -b 64 -e 2MiB -f 32 -n 3 --ranks 3 --every --fabric vccl_test_${name}
+            --results ${CMAKE_CURRENT_BINARY_DIR} --fail "at=10% down A.nic0.p0; at=50% up A.nic0.p0; at=60% down B.nic0.p0; at=80% up B.nic0.p0")
+        set_tests_properties(example_${name} PROPERTIES LABELS "coll;soft" TIMEOUT 240 PASS_REGULAR_EXPRESSION "RESULT ok op=${name} ranks=3 wrong=0 failovers=[1-9]")
+        if(NOT TARGET tests_coll)
+            add_custom_target(tests_coll)
+        endif()
+        add_dependencies(tests_coll example_${name})
+    endif()
+endfunction()
