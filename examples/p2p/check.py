@@ -63,6 +63,31 @@ def files_arrive_unchanged():
         assert got.read_bytes() == sent.read_bytes(), size
 
 
+def what_was_there_stays_until_all_is_well():
+    kept = os.urandom(3_000_000)
+    mine, link, pipe = folder / "mine", folder / "link", folder / "pipe"
+    mine.write_bytes(kept)
+    link.symlink_to(mine)
+    for words in (["--port", "A.nic7.p0"], ["--fabric", "no such name"], ["--fail", "at=50% run exit 3"]):
+        run("--output", str(mine), "--size", "1MiB", *words, status=1)
+        assert mine.read_bytes() == kept, words
+    for output in (mine, link):  # the file that is read
+        whole(run("--file", str(mine), "--output", str(output), "--fail", "none"))
+        assert mine.read_bytes() == kept and link.is_symlink(), output
+    picture = (folder / "p2p.svg").read_bytes()
+    assert run("--file", str(folder / "p2p.svg"), "--fail", "none")["bytes"] == str(len(picture))
+    assert not list(folder.glob("*.part"))
+    os.mkfifo(pipe)
+    for flag in ("--file", "--output"):
+        assert str(pipe) in run(flag, str(pipe), "--size", "1MiB", status=1), flag
+
+
+def no_ok_that_nobody_can_read():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([program, *common, "--size", "1MiB", "--fail", "none"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+    assert done.returncode == 1 and "standard output" in done.stderr, done
+
+
 def backup_and_everything_lost():
     result = run("--size", "48MiB", "--fail", "at=20% down A.nic0.p0; at=40% down B.nic0.p1; at=60% flap A 50ms 100ms 3x; at=80% up B.nic0.p1; at=80% up A.nic0.p0")
     whole(result)
@@ -86,7 +111,8 @@ def mistakes_are_explained():
                                 (["--rate", "fast"], 2, "400MB/s"), (["--file", "/no/such/file"], 1, "/no/such/file"),
                                 (["--output", "/no/such/folder/x", "--size", "1MiB"], 1, "/no/such/folder/x"),
                                 (["--results", "/proc/no", "--size", "1MiB"], 1, "--results"), (["--devices", "mlx5_"], 2, "--backend ibv"), (["--backend", "ibv", "--rate", "1MB/s"], 2, "--rate"),
-                                (["--fail", "at=10% run exit 3", "--size", "8MiB"], 1, "exit 3"), (["--port", "A.nic7.p0", "--size", "1MiB"], 1, "A.nic7.p0"), (["--output", "/dev/full", "--size", "8MiB"], 1, "No space left")):
+                                (["--fail", "at=10% run exit 3", "--size", "8MiB"], 1, "exit 3"), (["--port", "A.nic7.p0", "--size", "1MiB"], 1, "A.nic7.p0"), (["--fabric", "a b"], 1, "64 letters"),
+                                (["--size", "18446744073709551615"], 1, "--chunk"), (["--output", "/dev/full", "--size", "8MiB"], 1, "No space left")):
         text = run(*words, status=status)
         assert said in text, (words, text)
     for script, said in (("at=10% dwn A.nic0.p0", "dwn"), ("at=90% down A.nic9.p0", "A.nic0.p0 A.nic0.p1"), ("at=90% switch-down rail9", "rail0 rail1"), ("at=90% loss A", "'loss' needs more words")):
@@ -167,7 +193,7 @@ def two_terminals():
         assert a.stdout.rstrip().rsplit("\n", 1)[-1] == b_said.rstrip().rsplit("\n", 1)[-1]
 
 
-for test in (a_port_dies_and_returns, files_arrive_unchanged, backup_and_everything_lost, a_script_runs_commands, everything_over_the_backup, mistakes_are_explained,
+for test in (a_port_dies_and_returns, files_arrive_unchanged, what_was_there_stays_until_all_is_well, no_ok_that_nobody_can_read, backup_and_everything_lost, a_script_runs_commands, everything_over_the_backup, mistakes_are_explained,
              a_killed_role_is_noticed, broken_by_hand, the_tool_names_what_there_is, the_sender_says_what_it_waits_for, two_terminals):
     began = time.monotonic()
     test()

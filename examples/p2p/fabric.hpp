@@ -71,6 +71,9 @@ private:
             name_ += "-" + std::to_string(::getpid());
             made = fabric::create_shared(name_, shape, settings);
         }
+        if (!made && made.error().code == vccl::errc::invalid_argument)
+            throw user_error("no software fabric can be called \"" + name_ +
+                             "\": a name has 1 to 64 letters, digits, '-' and '_'; choose another with --fabric");
         if (!made) throw user_error("cannot make the software fabric \"" + name_ + "\": " + vccl::describe(made.error()));
         return std::move(*made);
     }

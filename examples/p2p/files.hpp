@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -50,7 +51,7 @@ public:
             return;
         }
         name_ = path;
-        file_ = file_descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+        file_ = file_descriptor(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // a FIFO must not keep us here
         if (!file_) throw system_error("cannot read " + path);
         struct stat about {};
         if (::fstat(file_.get(), &about) != 0) throw system_error("cannot read " + path);
@@ -88,26 +89,25 @@ private:
     std::uint64_t state_{0x2545f4914f6cdd1dU};
 };
 
-/// A file of a size known beforehand; no path: the bytes are dropped. A file that was not finished is removed.
+/// A file of a size known beforehand; no path: the bytes are dropped. Until it is finished it has a name of its own beside
+/// the one wanted: what was there before stays if the transfer fails, and may be what A reads.
 class sink {
 public:
     sink(std::string path, std::uint64_t size) : path_(std::move(path)) {
         if (path_.empty()) return;
-        file_ = file_descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+        open();
         if (!file_) throw system_error("cannot write " + path_);
         // A disk that is too small is found out now, not at 90 %; file systems that cannot say so are believed.
         if (size == 0) return;
         const int why = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(size));
         if (why == ENOSPC || why == EFBIG || why == EDQUOT) {
-            discard();
+            discard();  // the destructor of what was never made does not run
             errno = why;
             throw system_error("cannot write " + path_ + " of " + std::to_string(size) + " bytes");
         }
     }
     sink(const sink&) = delete;
-    ~sink() {
-        if (file_ && !finished_) discard();
-    }
+    ~sink() { discard(); }
 
     void write(std::span<const std::byte> in, std::uint64_t offset) {
         while (file_ && !in.empty()) {
@@ -118,22 +118,39 @@ public:
             offset += static_cast<std::uint64_t>(n);
         }
     }
-    /// Effects: the file stays.
+    /// Effects: the file takes its name and stays.
     void finish() {
-        finished_ = true;
-        if (file_ && ::fsync(file_.get()) != 0 && errno != EINVAL) throw system_error("cannot write " + path_);
+        if (!file_) return;
+        if (::fsync(file_.get()) != 0 && errno != EINVAL) throw system_error("cannot write " + path_);
+        if (!draft_.empty() && ::rename(draft_.c_str(), path_.c_str()) != 0) throw system_error("cannot write " + path_);
+        draft_.clear();
     }
 
 private:
-    void discard() {
+    void open() {
         struct stat about {};
-        if (::fstat(file_.get(), &about) == 0 && S_ISREG(about.st_mode)) ::unlink(path_.c_str());
-        file_ = file_descriptor();
+        const bool there = ::stat(path_.c_str(), &about) == 0;
+        if (there && !S_ISREG(about.st_mode)) {  // such as /dev/null, which nothing can take the place of
+            file_ = file_descriptor(::open(path_.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+            return;
+        }
+        if (there) {
+            if (::access(path_.c_str(), W_OK) != 0) return;
+            std::error_code failed;
+            if (const auto target = std::filesystem::canonical(path_, failed); !failed) path_ = target;  // a link stays a link
+        }
+        draft_ = path_ + "." + std::to_string(::getpid()) + ".part";
+        ::unlink(draft_.c_str());  // of a process that was killed and had this number
+        file_ = file_descriptor(::open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+        if (file_ && there) (void)::fchmod(file_.get(), about.st_mode & 07777);
+    }
+    void discard() {
+        if (file_ && !draft_.empty()) ::unlink(draft_.c_str());
+        draft_.clear();
     }
 
-    std::string path_;
+    std::string path_, draft_;
     file_descriptor file_;
-    bool finished_{};
 };
 
 }  // namespace p2p

@@ -147,10 +147,7 @@ inline int launch(const options& o, reporter& out) {
     if (a)
         if (const std::string also = a->wait(); wrong.empty() || also.find("killed") != std::string::npos)
             wrong = also.empty() ? wrong : also;
-    if (wrong.empty() && hall.bad.empty() && !hall.good.empty()) {
-        out.result(hall.good);
-        return 0;
-    }
+    if (wrong.empty() && hall.bad.empty() && !hall.good.empty()) return out.result(hall.good) ? 0 : 1;
     if (wrong.find("killed") != std::string::npos || hall.bad.empty()) {
         judgement j;
         j.reason = wrong.empty() ? "no result" : wrong;

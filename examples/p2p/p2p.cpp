@@ -66,6 +66,5 @@ int main(int count, char** arguments) {
     } catch (const user_error& e) { j.reason = e.what(); } catch (const std::exception& e) {
         j.reason = std::string("unexpected: ") + e.what();
     }
-    out.result(j.line());
-    return j.ok() ? 0 : 1;
+    return out.result(j.line()) && j.ok() ? 0 : 1;
 }

@@ -1,6 +1,7 @@
 // The parts of p2p that decide what is printed: script, rates, messages, the judgement and its gap.
 #include "digest.hpp"
 #include "script.hpp"
+#include "session.hpp"
 #include "summary.hpp"
 #include "witness.hpp"
 
@@ -50,6 +51,15 @@ TEST_CASE("fields come back as they were sent, and a missing or bad one is an er
     CHECK_THROWS_AS((void)got.number("name"), user_error);
     const std::vector<std::uint64_t> numbers{0, 1, UINT64_MAX};
     CHECK_EQ(split(join(numbers)), numbers);
+}
+
+TEST_CASE("sizes and chunks that cannot be done are refused, the largest among them") {
+    CHECK_EQ(plan{UINT64_MAX, 1U << 20}.chunks(), std::uint64_t{1} << 44);
+    CHECK_EQ(plan{0, 1}.chunks(), 0);
+    CHECK_EQ(plan{(std::uint64_t{4} << 30) + 1, 1024}.chunks(), (std::uint64_t{4} << 20) + 1);
+    CHECK_NOTHROW((plan{(std::uint64_t{4} << 30) + 1, 1024}.check()));
+    for (const plan& bad : {plan{UINT64_MAX, 1U << 20}, plan{std::uint64_t{1} << 30, 1}, plan{1, 0}, plan{1, (64U << 20) + 1}})
+        CHECK_THROWS_AS(bad.check(), user_error);
 }
 
 TEST_CASE("the last line has every count, and says ok only if nothing was lost, duplicated or corrupted") {

@@ -10,7 +10,7 @@
 #include <vccl/telemetry/timeline_trace.hpp>
 
 #include <filesystem>
-#include <fstream>
+#include <optional>
 
 namespace p2p {
 
@@ -92,10 +92,10 @@ public:
     explicit result_files(const std::string& folder) : picture_(folder + "/p2p.svg"), trace_(folder + "/p2p-trace.json") {
         std::error_code failed;
         std::filesystem::create_directories(folder, failed);
-        for (auto [file, name] : {std::pair{&svg_, &picture_}, std::pair{&json_, &trace_}}) {
-            file->open(*name);
-            if (!*file) throw system_error("cannot write " + *name + "; choose another folder with --results");
-        }
+        try {
+            svg_.emplace(picture_, 0);
+            json_.emplace(trace_, 0);
+        } catch (const user_error& e) { throw user_error(std::string(e.what()) + "; choose another folder with --results"); }
     }
 
     /// Returns: where they are, for a person.
@@ -106,16 +106,19 @@ public:
         subtitle += ", " + count(j.failbacks, "fail-back") + ", " + count(j.replayed, "chunk") + " replayed; lost " +
                     std::to_string(j.lost) + ", duplicated " + std::to_string(j.duplicated) + ", corrupted " +
                     std::to_string(j.corrupted);
-        svg_ << vccl::timeline_svg(line,
-                                   {.title = size_text(static_cast<double>(p.size)) + " from A to B", .subtitle = subtitle});
-        json_ << vccl::trace_document({trace_of_a, vccl::trace_events(line, "B receives", 2)});
-        if (!svg_.flush() || !json_.flush()) throw system_error("cannot write " + picture_ + " and " + trace_);
+        const auto keep = [](sink& to, const std::string& text) {
+            to.write(std::as_bytes(std::span(text)), 0);
+            to.finish();
+        };
+        keep(*svg_,
+             vccl::timeline_svg(line, {.title = size_text(static_cast<double>(p.size)) + " from A to B", .subtitle = subtitle}));
+        keep(*json_, vccl::trace_document({trace_of_a, vccl::trace_events(line, "B receives", 2)}));
         return "picture: " + picture_ + "   trace for ui.perfetto.dev: " + trace_;
     }
 
 private:
     std::string picture_, trace_;
-    std::ofstream svg_, json_;
+    std::optional<sink> svg_, json_;
 };
 
 template <class Fabric>
@@ -123,8 +126,7 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     using endpoint = receiver<typename Fabric::backend>;
     const fields hello(peer.receive(note::hello, answer_time));
     const plan p{hello.number("size"), hello.number("chunk")};
-    if (p.chunk == 0 || p.chunk > 64U << 20)
-        throw user_error("A asks for chunks of " + std::to_string(p.chunk) + " bytes; 1 to 64 MiB are possible");
+    p.check();
     sink to(o.output, p.size);
     result_files results(o.results);
     Fabric fabric(o, 'B', o.fabric);
@@ -178,11 +180,15 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     const vccl::status closed = rx.wait_closed(answer_time);
     s.attend(rx);
     if (!closed) throw failure("the channel did not close in order", closed);
-    to.finish();
 
     const fields summary(peer.receive(note::summary, answer_time));
     const std::string trace_of_a = peer.receive(note::summary, answer_time);
-    const std::vector<std::uint64_t> sent = split(summary.text("checks"));
+    std::vector<std::uint64_t> sent;
+    while (sent.size() < p.chunks()) {
+        const auto more = split(peer.receive(note::checks, answer_time));
+        if (more.empty()) throw user_error("the other end's message lacks the checks of its chunks");
+        sent.insert(sent.end(), more.begin(), more.end());
+    }
     const auto& saw = rx.handler().template get<witness>();
     const auto& counted = rx.handler().template get<vccl::counters>();
     judgement j;
@@ -195,7 +201,7 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     j.already_delivered = summary.number("already_delivered");
     j.lost = p.chunks() - saw.distinct;
     j.duplicated = saw.duplicated;
-    for (std::uint64_t k = 0; k < p.chunks(); ++k) j.corrupted += k >= sent.size() || sent[k] != checks[k] ? 1U : 0U;
+    for (std::uint64_t k = 0; k < p.chunks(); ++k) j.corrupted += sent[k] != checks[k] ? 1U : 0U;
     const std::string digest = whole.hex();
     if (digest != summary.text("sha256")) j.reason = "SHA-256 differs: A sent " + summary.text("sha256") + ", B has " + digest;
     std::vector<fault> faults;
@@ -204,6 +210,7 @@ judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
         for (fault f; in >> f.lane >> f.at;) faults.push_back(f);
     }
     j.gap_us = longest_gap_us(saw.events, faults);
+    if (j.ok()) to.finish();
 
     fields verdict;
     for (const judgement::count& c : judgement::counts) verdict.set(c.name, j.*c.value);

@@ -16,7 +16,7 @@
 
 namespace p2p {
 
-enum class note : std::uint8_t { hello = 1, blob, ready, summary, verdict, refusal };
+enum class note : std::uint8_t { hello = 1, blob, ready, summary, checks, verdict, refusal };
 
 struct message {
     note kind{};
@@ -154,26 +154,33 @@ public:
     }
 
 private:
+    static constexpr vccl::nanoseconds patience{20'000'000'000};  ///< with a peer that takes nothing of what is sent
+
     void put(std::string_view bytes) {
+        const vccl::nanoseconds deadline = vccl::steady_clock{}.now() + patience;
         while (!bytes.empty()) {
-            const ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-            if (n < 0 && errno == EINTR) continue;
+            wait(POLLOUT, deadline);
+            const ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
             if (n < 0) throw user_error("the other end is gone (its process ended or was killed)");
             bytes.remove_prefix(static_cast<std::size_t>(n));
         }
     }
     void get(char* to, std::size_t bytes, vccl::nanoseconds deadline) {
         while (bytes != 0) {
-            const vccl::nanoseconds left = deadline - vccl::steady_clock{}.now();
-            pollfd p{socket_.get(), POLLIN, 0};
-            if (left.count <= 0 || ::poll(&p, 1, static_cast<int>(left.count / 1'000'000) + 1) == 0)
-                throw user_error("the other end did not answer in time");
-            const ssize_t n = ::recv(socket_.get(), to, bytes, 0);
-            if (n < 0 && errno == EINTR) continue;
+            wait(POLLIN, deadline);
+            const ssize_t n = ::recv(socket_.get(), to, bytes, MSG_DONTWAIT);
+            if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
             if (n <= 0) throw user_error("the other end is gone (its process ended or was killed)");
             to += n;
             bytes -= static_cast<std::size_t>(n);
         }
+    }
+    void wait(short what, vccl::nanoseconds deadline) const {
+        const vccl::nanoseconds left = deadline - vccl::steady_clock{}.now();
+        pollfd p{socket_.get(), what, 0};
+        if (left.count <= 0 || ::poll(&p, 1, static_cast<int>(left.count / 1'000'000) + 1) == 0)
+            throw user_error("the other end did not answer in time");
     }
 
     file_descriptor socket_;

@@ -72,12 +72,14 @@ public:
                            rate_text(bytes_per_second));
         }
     }
-    /// The last line.
-    void result(std::string_view line) {
+    /// The last line. Returns: it went out, as did all before it.
+    bool result(std::string_view line) {
         total_ = 0;
         clear_bar();
         std::printf("%s%.*s\n", where_ == report_to::starter ? "R " : "", static_cast<int>(line.size()), line.data());
-        std::fflush(stdout);
+        if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+        std::fprintf(stderr, "p2p: cannot write to standard output\n%.*s\n", static_cast<int>(line.size()), line.data());
+        return false;
     }
 
 private:

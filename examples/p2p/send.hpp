@@ -14,6 +14,7 @@ judgement send_role(const options& o, reporter& out, rendezvous& peer) {
     using endpoint = sender<typename Fabric::backend>;
     source from(o.file, o.size);
     const plan p{from.size(), o.chunk};
+    p.check();
     fields hello;
     hello.set("size", p.size);
     hello.set("chunk", p.chunk);
@@ -70,9 +71,10 @@ judgement send_role(const options& o, reporter& out, rendezvous& peer) {
     for (const fault& f : faults_in(tx.handler().template get<witness>().events))
         faults += std::to_string(f.lane) + " " + std::to_string(f.at) + " ";
     summary.set("faults", faults);
-    summary.set("checks", join(checks));
     peer.send(note::summary, summary.encode());
     peer.send(note::summary, vccl::trace_events(line, "A sends", 1));
+    for (std::size_t at = 0; at < checks.size(); at += checks_at_once)
+        peer.send(note::checks, join(std::span(checks).subspan(at, std::min(checks_at_once, checks.size() - at))));
     const fields verdict(peer.receive(note::verdict, answer_time));
     judgement j;
     j.counted = true;

@@ -38,8 +38,18 @@ inline std::string boot_id() {
 
 /// What is sent, in how many chunks.
 struct plan {
+    static constexpr std::uint64_t most_chunks = 1U << 26;  ///< both ends keep 8 bytes about each
+
     std::uint64_t size{}, chunk{};
-    std::uint64_t chunks() const noexcept { return (size + chunk - 1) / chunk; }
+    /// Throws user_error if it cannot be done.
+    void check() const {
+        if (chunk == 0 || chunk > 64U << 20)
+            throw user_error("A asks for chunks of " + std::to_string(chunk) + " bytes; 1 to 64 MiB are possible");
+        if (chunks() > most_chunks)
+            throw user_error(std::to_string(size) + " bytes are " + std::to_string(chunks()) + " chunks, more than " +
+                             std::to_string(most_chunks) + "; use a larger --chunk");
+    }
+    std::uint64_t chunks() const noexcept { return size / chunk + (size % chunk != 0 ? 1 : 0); }
     std::uint64_t offset(std::uint64_t k) const noexcept { return k * chunk; }
     std::uint64_t bytes(std::uint64_t k) const noexcept { return std::min(chunk, size - offset(k)); }
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -52,8 +53,9 @@ private:
     std::map<std::string, std::string> values_;
 };
 
-/// 64-bit numbers as text and back.
-inline std::string join(const std::vector<std::uint64_t>& numbers) {
+/// 64-bit numbers as text and back; so many of them make a message.
+inline constexpr std::size_t checks_at_once = 1U << 20;
+inline std::string join(std::span<const std::uint64_t> numbers) {
     std::ostringstream out;
     for (std::uint64_t n : numbers) out << std::hex << n << ' ';
     return out.str();
