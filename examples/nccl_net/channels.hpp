@@ -144,7 +144,7 @@ public:
     /// own are taken, since chunks go in the order of the receives.
     code isend(const vccl::memory_view& bytes, int tag, request** out) noexcept override {
         *out = nullptr;
-        if (!this->driven && this->tags_.received().value == head_) look_for_lists();
+        if (this->tags_.received().value == head_) look_for_lists();
         if (const vccl::status why = this->health(); !why) return this->report(why);
         const tag_list* const group = head_group();
         if (!group) return code::success;
