@@ -59,11 +59,11 @@ VCCL_COLD inline std::vector<found_port> hwloc_ports(hwloc_obj_t device) {
 VCCL_COLD inline result<topology> topology_of(std::string_view host, hwloc_topology* t) {
     std::vector<found_device> nics;
     std::vector<found_gpu> gpus;
-    for (hwloc_obj_t o = nullptr; (o = hwloc_get_next_osdev(t, o));)
+    for (hwloc_obj_t o = hwloc_get_next_osdev(t, nullptr); o != nullptr; o = hwloc_get_next_osdev(t, o))
         if (o->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS)
             nics.push_back({o->name, hwloc_path(o), hwloc_numa(t, o), hwloc_ports(o)});
     constexpr unsigned nvidia = 0x10de, display = 0x03;
-    for (hwloc_obj_t o = nullptr; (o = hwloc_get_next_pcidev(t, o));)
+    for (hwloc_obj_t o = hwloc_get_next_pcidev(t, nullptr); o != nullptr; o = hwloc_get_next_pcidev(t, o))
         if (o->attr->pcidev.vendor_id == nvidia && o->attr->pcidev.class_id >> 8 == display)
             gpus.push_back({hwloc_path(o), hwloc_numa(t, o)});
     if (nics.empty()) return errc::no_device;
