@@ -222,6 +222,7 @@ TEST_CASE("Messages of another connection, version or kind are dropped") {
         other.kind = static_cast<control_kind>(200);
         both(other);
     }));
+    w.rest(5_ms);  // the transfer is over before the out-of-band channel is looked at
     exact(w, 100);
     CHECK(w.tx->handler().events.size() == 1);
     CHECK(w.rx->handler().events.size() == 1);
