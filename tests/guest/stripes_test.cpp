@@ -186,7 +186,7 @@ TEST_CASE("Both ports at once over rate-limited wires: the ratios are reported")
     const double lost = both.rate(span);
     REQUIRE(network.fault("port-up a0"));
     REQUIRE(until([&] { return both.rx.handler().failbacks >= 1; }));
-    both.rate(warm_up);
+    both.rate(warm_up * 6);  // rebuilding stops this one thread for a second or two, on soft-RoCE
     const double back = both.rate(span);
     MESSAGE("one port ", one / 1e6, " MB/s; ratio=", two / one, " after_loss=", lost / one, " after_return=", back / one);
     CHECK(both.wrong == 0);
