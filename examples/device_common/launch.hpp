@@ -19,6 +19,12 @@ template <class F>
 __global__ void every_warp(F f) {
     f(blockIdx.x, threadIdx.x / 32);
 }
+/// Loads a kernel that is to start while another one runs and waits for it: loading may have to wait for the running one.
+template <class F>
+void prepare() {
+    cudaFuncAttributes unused;
+    (void)cudaFuncGetAttributes(&unused, every_warp<F>);
+}
 /// What was launched, until it has ended.
 class launched {
 public:
@@ -37,6 +43,8 @@ private:
     cudaStream_t stream_{};
 };
 #else
+template <class F>
+void prepare() {}
 class launched {
 public:
     template <class F>

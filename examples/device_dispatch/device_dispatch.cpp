@@ -81,6 +81,8 @@ int main(int argc, char** argv) {
         tx.port[p] = hosts.tx[p]->ref();
         c.rx[p] = hosts.rx[p]->ref();
     }
+    example::prepare<collect>();
+    example::prepare<dispatch>();
     const double begin = example::seconds();
     {
         example::launched receive(channels, 1, c), send(channels, 1, dispatch{tx, s});

@@ -94,6 +94,8 @@ int main(int argc, char** argv) {
     v.ack = share - 4096;
     v.warps = warps;
     for (std::size_t i = 0; i < hosts.out.size; ++i) hosts.out.bytes[i] = static_cast<unsigned char>(i * 31 + i / 4096);
+    example::prepare<client>();
+    example::prepare<server>();
     std::printf("%u server(s), %u warps each\n%14s %14s %14s\n", servers, warps, "bytes", "latency us", "MB/s");
     for (v.size = 4; v.size <= largest; v.size *= 4) {
         const unsigned rounds = v.size < 1 << 20 ? 20 : 3;

@@ -180,9 +180,11 @@ private:
         return r;
     }
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result look(deadline& until) const {
-        const device_result failed = unpack(load<order::relaxed, scope::system>(&v_.channel[channel_].failure));
-        if (failed.what == outcome::error) return failed;
-        if (load<order::relaxed, scope::system>(&v_.host->abort) != 0) return {outcome::aborted};
+        if (until.now_and_then()) {  // these words lie across the bus
+            const device_result failed = unpack(load<order::relaxed, scope::system>(&v_.channel[channel_].failure));
+            if (failed.what == outcome::error) return failed;
+            if (load<order::relaxed, scope::system>(&v_.host->abort) != 0) return {outcome::aborted};
+        }
         if (until.passed()) return {outcome::timeout};
         pause(until.host());
         return {};

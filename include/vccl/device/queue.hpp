@@ -81,11 +81,12 @@ public:
 
     /// Effects: takes what lies in the active lane's CQ, unless another thread is at it. Returns true if it took anything.
     VCCL_HOST_DEVICE bool poll() const {
-        if (!begin_poll()) return false;
+        std::uint32_t ticket = 0;
+        if (!begin_poll(ticket)) return false;
         // Read after `polling` is taken: the service changes a CQ only when it has seen `polling` 0 after it moved the gate.
         const gate g{load<look_again, poll_scope>(&w_->open)};
         if (g.closed()) {
-            end_poll();
+            end_poll(ticket);
             return false;
         }
         const device::ring& r = v_->rings[g.ring()].ring;
@@ -99,7 +100,7 @@ public:
         taken += take_entries(r, g, taken, done);
         // Closed meanwhile: the service has counted, or will count, what was seen here, and nothing that came later.
         if (load<look_again, poll_scope>(&w_->open) != g.raw) {
-            end_poll();
+            end_poll(ticket);
             return false;
         }
         if (fresh) store<order::relaxed, Policy::who>(&w_->polled, g.raw);
@@ -110,7 +111,7 @@ public:
         }
         // Half a send queue late at most, since the store is dear for a GPU: the CQ is twice as deep as the send queue.
         if ((taken ^ from) >= v_->depth() / 2) store<order::relaxed, scope::system>(r.cq_record, encode_cq_record(taken));
-        end_poll();
+        end_poll(ticket);
         return done != before;
     }
 
@@ -225,9 +226,8 @@ private:
     /// all that is published by then.
     VCCL_HOST_DEVICE void ring_until(std::uint64_t end) const noexcept {
         while (stamp{load<order::acquire, Policy::who>(&w_->rung)}.index() < end) {
-            std::uint32_t free = 0;
-            if (load<order::relaxed, Policy::who>(&w_->ringing) != 0 ||
-                !compare_exchange<order::acquire, Policy::who>(&w_->ringing, free, 1u)) {
+            std::uint32_t ticket = load<order::relaxed, Policy::who>(&w_->ringing);
+            if (is_busy(ticket) || !compare_exchange<order::acquire, Policy::who>(&w_->ringing, ticket, ticket + 1)) {
                 spin(v_->wait);
                 continue;
             }
@@ -236,7 +236,7 @@ private:
                 ring_bell(all, {load<order::relaxed, Policy::who>(&w_->opened[all.ring()])});
                 store<order::release, Policy::who>(&w_->rung, all.raw);
             }
-            store<order::release, Policy::who>(&w_->ringing, 0u);
+            store<order::release, Policy::who>(&w_->ringing, ticket + 2);
         }
     }
     VCCL_HOST_DEVICE void ring_bell(stamp upto, gate g) const noexcept {
@@ -256,7 +256,7 @@ private:
         if (failed && (!Policy::can_replay || is_fatal(latched.why))) return latched;
         device_result r{};
         r.epoch = epoch;
-        if (is_aborted()) {
+        if (until.now_and_then() && is_aborted()) {  // the word lies across the bus
             r.what = outcome::aborted;
             return r;
         }
@@ -294,12 +294,13 @@ private:
         return count;
     }
 
-    VCCL_HOST_DEVICE bool begin_poll() const noexcept {
-        if (load<order::relaxed, Policy::who>(&w_->polling) != 0) return false;
-        std::uint32_t free = 0;
-        return compare_exchange<take_poll, poll_scope>(&w_->polling, free, 1u);
+    VCCL_HOST_DEVICE bool begin_poll(std::uint32_t& ticket) const noexcept {
+        ticket = load<order::relaxed, Policy::who>(&w_->polling);
+        return !is_busy(ticket) && compare_exchange<take_poll, poll_scope>(&w_->polling, ticket, ticket + 1);
     }
-    VCCL_HOST_DEVICE void end_poll() const noexcept { store<order::release, poll_scope>(&w_->polling, 0u); }
+    VCCL_HOST_DEVICE void end_poll(std::uint32_t ticket) const noexcept {
+        store<order::release, poll_scope>(&w_->polling, ticket + 2);
+    }
 
     /// The first error CQE of an epoch stands for all: those behind it are flushes.
     VCCL_HOST_DEVICE VCCL_NOINLINE void latch(gate g, const cqe_tail& t, std::uint32_t word) const noexcept {

@@ -73,6 +73,7 @@ public:
         ring_bell(s.index());
         adopted_ = s.index();
         space_.write(&v_->words->adopted, stamp::make(adopted_, active_).raw);
+        begin_watch();
         return true;
     }
 
@@ -107,27 +108,55 @@ public:
         return r.what == outcome::error && r.epoch == active_.epoch() ? r : device_result{};
     }
 
-    /// Can no thread touch this ring any more, so that it may be used anew? True once everybody who may have begun
-    /// to write there has published and nobody rings, whoever polls reads the gate again, and all is carried over. Asked again and again.
+    /// Can no thread touch this ring any more, so that it may be used anew? True once everybody who may have begun to write there
+    /// has published and rung, and whoever polled then has left. Asked again and again, while posters go on.
     bool quiescent(unsigned ring) noexcept {
         if (active_.ring() == ring && active_.raw != 0) return false;
-        const queue_words* const w = v_->words;
         (void)adopt();
-        if (space_.read(&w->polling) != 0) return false;
-        const std::uint64_t reserved = space_.read(&w->reserve);
-        const stamp ready{space_.read(&w->ready)};
-        if (ready.index() < reserved || rung().index() < ready.index() || space_.read(&w->ringing) != 0) return false;
-        return ready.epoch() == active_.epoch() || ready.index() == adopted_;
+        watch();
+        return leaving_ == leaving::gone;
     }
     /// Effects: pollers begin anew in `ring`, which is empty again. Requires: quiescent(ring).
     void renew(unsigned ring) noexcept { space_.write(&v_->words->consumed[ring], 0); }
 
 private:
+    /// How far those have got who may know an earlier gate than the present one.
+    enum class leaving : std::uint8_t {
+        posting,  ///< some may hold reservations from before
+        ringing,  ///< all those are published; one may still ring or poll
+        gone,
+    };
+    /// Each step is a fact that stays true: so it does not matter how slowly this looks, or how busy the queue is.
+    void watch() noexcept {
+        const queue_words* const w = v_->words;
+        if (leaving_ == leaving::posting) {
+            if (!counted_) {
+                reserved_ = space_.read(&w->reserve);
+                counted_ = true;
+            }
+            const stamp ready{space_.read(&w->ready)};
+            if (ready.index() < reserved_ || rung().index() < reserved_) return;
+            if (ready.epoch() != active_.epoch() && ready.index() != adopted_) return;
+            poller_ = space_.read(&w->polling);
+            ringer_ = space_.read(&w->ringing);
+            leaving_ = leaving::ringing;
+        }
+        if (leaving_ != leaving::ringing) return;
+        const bool polled = !is_busy(poller_) || space_.read(&w->polling) != poller_;
+        const bool rang = !is_busy(ringer_) || space_.read(&w->ringing) != ringer_;
+        if (polled && rang) leaving_ = leaving::gone;
+    }
+    void begin_watch() noexcept {
+        leaving_ = leaving::posting;
+        counted_ = false;
+    }
+
     void show(stamp s) noexcept {
         queue_words* const w = v_->words;
         space_.write(&w->opened[active_.ring()], active_.raw);
         space_.write(&w->adopted, s.raw);
         space_.write(&w->open, active_.raw);  // last: whoever sees it finds the rest
+        begin_watch();
     }
     /// Rewrites the WQEs [begin, end), published under gate `from`, in the active lane's ring.
     void carry(gate from, std::uint64_t begin, std::uint64_t end) noexcept {
@@ -149,6 +178,10 @@ private:
     gate active_{};
     gate opened_[max_rings]{};
     std::uint64_t adopted_{};
+    leaving leaving_{};
+    bool counted_{};
+    std::uint64_t reserved_{};  ///< what was reserved when the gate was new
+    std::uint32_t poller_{}, ringer_{};
 };
 
 }  // namespace vccl::inline v0::device

@@ -260,6 +260,7 @@ private:
         for (unsigned q = 0; q < queue_count && !core_->over(); ++q) {
             auto& service = queues_.service[q];
             const unsigned l = service.active().ring() / 2;
+            (void)service.quiescent(service.active().ring() ^ 1);  // goes on finding out
             if (!core_->usable(l)) continue;
             const auto seen = service.scan();
             if (seen.failure.what == device::outcome::error) {

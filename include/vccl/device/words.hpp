@@ -55,6 +55,9 @@ struct stamp {
 };
 inline constexpr unsigned index_bits = 48;  ///< at 10^9 WQEs a second for 78 hours, or 10^7 for a year
 
+/// A lock that counts: who looks from outside can tell that the one who held it has left, even if another has come.
+VCCL_HOST_DEVICE constexpr bool is_busy(std::uint32_t ticket) noexcept { return (ticket & 1) != 0; }
+
 /// In the memory of the GPU that posts (host build: the heap). Each group is on lines of its own.
 struct queue_words {
     alignas(128) std::uint64_t reserve{};  ///< next free index. Changed by posters
@@ -62,10 +65,10 @@ struct queue_words {
 
     alignas(128) std::uint64_t ready{};  ///< a stamp. Written by the poster whose turn it is, read by the next one
 
-    alignas(128) std::uint32_t ringing{};  ///< 1 while a poster rings. Changed by posters
+    alignas(128) std::uint32_t ringing{};  ///< odd while a poster rings; grows. Changed by posters
     std::uint64_t rung{};                  ///< a stamp: how far the doorbell has rung. Written by who rings
 
-    alignas(128) std::uint32_t polling{};  ///< 1 while a thread polls. Changed by pollers
+    alignas(128) std::uint32_t polling{};  ///< odd while a thread polls; grows. Changed by pollers
     std::uint64_t completed{};             ///< everything below is done. Written by the poller, like the rest of this group
     std::uint64_t polled{};                ///< the gate for which it last polled
     std::uint64_t failure{};               ///< a packed result: the first error CQE of its epoch

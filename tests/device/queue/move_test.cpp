@@ -252,10 +252,23 @@ TEST_CASE("A ring is used anew only when nobody can still write there") {
     };
     CHECK(q.post(single{}, 1, until, encode));
     CHECK(r.service.quiescent(0));
-    r.words.polling = 1;
-    CHECK_FALSE(r.service.quiescent(0));
-    r.words.polling = 0;
     CHECK(q.wait(1, until));
+}
+
+TEST_CASE("A ring is used anew although others post and poll all the time, as soon as those of before have left") {
+    failing_rig r;
+    r.words.polling = 5;  // somebody polls who may have read the old gate
+    r.words.ringing = 7;
+    r.fail_over();
+    CHECK_FALSE(r.service.quiescent(0));
+    r.words.reserve += 1;  // of after the move: does not matter
+    CHECK_FALSE(r.service.quiescent(0));
+    r.words.polling = 9;  // somebody else
+    CHECK_FALSE(r.service.quiescent(0));
+    r.words.ringing = 9;
+    CHECK(r.service.quiescent(0));
+    CHECK(r.service.quiescent(0));
+    CHECK_FALSE(r.service.quiescent(1));  // in use
 }
 
 TEST_CASE("A poller that was overtaken by the failover counts nothing of the old lane") {
