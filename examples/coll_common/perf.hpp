@@ -3,11 +3,11 @@
 // meanwhile a fault script takes ports down and up; at the end a picture of rank 0's ring.
 #include "job.hpp"
 #include "numbers.hpp"
+#include "pages.hpp"
 
 #include <vccl/telemetry/event_text.hpp>
 #include <vccl/telemetry/timeline_svg.hpp>
 
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <fstream>
 
@@ -24,31 +24,6 @@ struct collective {
         const double ranks = n;
         return split ? (ranks - 1) / ranks : 2 * (ranks - 1) / ranks;
     }
-};
-
-/// Memory that a NIC may use.
-class pages {
-public:
-    pages(host_context<verbs::soft>& context, std::uint64_t bytes) : size_(bytes == 0 ? 64 : bytes) {
-        void* p = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED) throw p2p::system_error("no memory for " + std::to_string(size_) + " bytes");
-        at_ = static_cast<std::byte*>(p);
-        auto m = context.register_memory(at_, size_);
-        if (!m) throw failure("cannot register memory", m.error());
-        memory_ = std::move(*m);
-    }
-    pages(const pages&) = delete;
-    ~pages() {
-        memory_ = {};
-        ::munmap(at_, size_);
-    }
-    std::byte* data() const noexcept { return at_; }
-    memory_view view(std::uint64_t offset, std::uint64_t bytes) const noexcept { return memory_.view(offset, bytes); }
-
-private:
-    std::uint64_t size_;
-    std::byte* at_;
-    memory memory_;
 };
 
 template <class Begin, class Fill, class Wrong>
