@@ -131,5 +131,7 @@ int main(int argc, char** argv) {
         "--once", [&] { count = 1; }, "watch: one look, \"interval\" after the start");
     app.add_option("command", command, "list, status, watch, or a fault command")->required();
     CLI11_PARSE(app, argc, argv);
-    return run(fabric, command, interval, count);
+    const int ended = run(fabric, command, interval, count);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return complain("cannot write to standard output");
+    return ended;
 }

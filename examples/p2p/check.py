@@ -164,6 +164,8 @@ def the_tool_names_what_there_is():
         for words, said in ((["switch-down", "rail9"], "rails: rail0 rail1"), (["down", "A.nic9.p0"], "ports: A.nic0.p0 A.nic0.p1"), (["dwn"], "--help")):
             done = subprocess.run([*tool, "-f", fabric, *words], stderr=subprocess.PIPE, text=True)
             assert done.returncode == 1 and said in done.stderr, done.stderr
+        with open("/dev/full", "w") as full:
+            assert subprocess.run([*tool, "-f", fabric, "status"], stdout=full, stderr=subprocess.DEVNULL).returncode == 1
     finally:
         for pid in children(p.pid).values():
             os.kill(pid, signal.SIGKILL)

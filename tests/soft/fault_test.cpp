@@ -390,7 +390,11 @@ TEST_CASE("a wrong command changes nothing and says which word is wrong") {
         {"flap A.nic0.p0 5ms", errc::parse_error, 2},
         {"flap A.nic0.p0 5ms 5ms 0x", errc::parse_error, 2},
         {"on-down A.nic0.p0 dance", errc::parse_error, 2},
-        {"down A.nic0.p0 now", errc::parse_error, 3},
+        {"down A.nic0.p0 now", errc::parse_error, 2},
+        {"loss A.nic0.p0 5% now", errc::parse_error, 3},
+        {"flap A.nic0.p0 5ms 5ms 3x now", errc::parse_error, 5},
+        {"rate A.nic0.p0 0.4B/s", errc::parse_error, 2},
+        {"switch-down rail0.5", errc::parse_error, 1},
     };
     for (const auto& c : cases) {
         CAPTURE(c.text);
@@ -417,6 +421,7 @@ TEST_CASE("what is wrong with a command is said with the word that is, and with 
     CHECK(words("dwn A.nic0.p0") == "'dwn' is no command");
     CHECK(words("") == "the end is no command");
     CHECK(words("loss A.nic0.p0") == "'loss' needs more words");
+    CHECK(words("down A.nic0.p0 now") == "cannot make sense of 'now' or of what follows it");
     CHECK(words("loss A.nic0.p0 much") == "cannot make sense of 'much' or of what follows it");
 }
 

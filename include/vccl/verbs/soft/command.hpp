@@ -60,7 +60,7 @@ inline std::string_view next_word(std::string_view& text) noexcept {
     return word;
 }
 
-/// Reads "12.5" as millionths and leaves the unit in `text`; false when there is no number or it is too large.
+/// Reads "12.5" as millionths and leaves the unit in `text`; false when there is no number, or it is too large or too small.
 inline bool read_number(std::string_view& text, std::uint64_t& millionths) noexcept {
     std::uint64_t value = 0, scale = 1'000'000;
     bool digits = false, fraction = false;
@@ -76,6 +76,8 @@ inline bool read_number(std::string_view& text, std::uint64_t& millionths) noexc
                 value = value * 10 + d * 1'000'000;
             } else if (scale > 1) {
                 value += d * (scale /= 10);
+            } else if (value == 0 && d != 0) {
+                return false;
             }
         } else {
             break;
@@ -103,7 +105,7 @@ bool read_quantity(std::string_view text, const unit (&units)[N], std::uint64_t&
             return millionths / 1'000'000 <= (std::uint64_t{1} << 62) / u.factor;
         }
         out = millionths * u.factor / 1'000'000;
-        return true;
+        return out != 0 || millionths == 0;  // 0 means "none" to most commands, so a little must not become it
     }
     return false;
 }
@@ -151,6 +153,11 @@ inline constexpr fault_spelling fault_spellings[] = {
     {"on-down", fault_verb::on_down, fault_operand::behaviour},
     {"clear", fault_verb::clear, fault_operand::none},
 };
+
+/// How many words a whole command has.
+constexpr std::uint32_t words_of(fault_operand o) noexcept {
+    return o == fault_operand::none || o == fault_operand::rail ? 2 : o == fault_operand::flap ? 5 : 3;
+}
 
 /// The ports that a target names: itself, or everything below a NIC or host.
 inline std::vector<std::uint32_t> ports_named(const topology& t, std::string_view target) {
@@ -220,7 +227,7 @@ inline result<fault_command> parse(std::string_view text, const topology& t, std
         }
     }
     if (!good) return status{errc::parse_error, 2};
-    if (!next_word(text).empty()) return status{errc::parse_error, 3};
+    if (!next_word(text).empty()) return status{errc::parse_error, words_of(spelling->operand)};
     return result<fault_command>(std::move(c));
 }
 
