@@ -322,6 +322,15 @@ TEST_CASE("attaching to what is not a fabric gives a typed error") {
     auto version = good;
     version[8] ^= 1;
     CHECK(with_content(version) == errc::version_mismatch);
+    for (const std::uint32_t mtu : {0u, 128u, 3000u, 8192u, 65536u}) {  // with 65536 a train would have no packet
+        auto other = good;
+        std::memcpy(other.data() + offsetof(verbs::soft_detail::segment_header, mtu), &mtu, sizeof mtu);
+        CAPTURE(mtu);
+        CHECK(with_content(other) == errc::bad_blob);
+    }
+    auto past = good;
+    past[offsetof(verbs::soft_detail::segment_header, latency) + 7] = 0x80;
+    CHECK(with_content(past) == errc::bad_blob);
     auto half = good;
     half.resize(good.size() / 2);
     CHECK(with_content(half) == errc::bad_blob);
@@ -330,6 +339,23 @@ TEST_CASE("attaching to what is not a fabric gives a typed error") {
         damaged[i] ^= 0x81;
         with_content(damaged);  // any answer will do, as long as there is one
     }
+}
+
+TEST_CASE("a file that was removed while its fabric runs harms neither that fabric nor the next of its name") {
+    const auto name = unique_name("removed");
+    auto first = std::make_unique<soft_fabric>(take(soft_fabric::create_shared(name, soft_topology(1, 1, 1, 1))));
+    REQUIRE(::unlink(path_of(name).c_str()) == 0);
+    CHECK(first->command("down A.nic0.p0"));
+    const auto second = take(soft_fabric::create_shared(name, soft_topology(1, 1, 1, 1)));
+    first.reset();
+    CHECK(soft_fabric::attach(name));
+}
+
+TEST_CASE("a FIFO with a fabric's name keeps nobody waiting") {
+    const auto name = unique_name("fifo");
+    REQUIRE(::mkfifo(path_of(name).c_str(), 0600) == 0);
+    CHECK(soft_fabric::attach(name).error().code == errc::bad_blob);
+    CHECK(soft_fabric::create_shared(name, soft_topology(1, 1, 1, 1)));  // as over any file that is no fabric
 }
 
 TEST_CASE("a name in use is refused, that of a dead creator is taken over") {

@@ -111,8 +111,8 @@ private:
     soft_fabric(std::shared_ptr<soft_detail::engine> e, bool creator) noexcept : engine_(std::move(e)), creator_(creator) {}
 
     static vccl::status check(const topology& t, const soft_options& o) noexcept {
-        const bool power = (o.mtu & (o.mtu - 1)) == 0 && (o.ring_bytes & (o.ring_bytes - 1)) == 0;
-        if (!power || o.mtu < 256 || o.mtu > 4096 || o.latency.count < 0 || o.processes == 0 ||
+        const bool power = (o.ring_bytes & (o.ring_bytes - 1)) == 0;
+        if (!power || !soft_detail::valid_mtu(o.mtu) || o.latency.count < 0 || o.processes == 0 ||
             o.processes > soft_detail::max_slots || o.ring_bytes < 65536 || t.ports.empty() ||
             t.ports.size() > soft_detail::max_ports || !soft_detail::consistent(t))
             return errc::invalid_argument;

@@ -36,6 +36,7 @@ inline bool valid_name(std::string_view name) noexcept {
         if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_')) return false;
     return true;
 }
+constexpr bool valid_mtu(std::uint32_t mtu) noexcept { return mtu >= 256 && mtu <= 4096 && (mtu & (mtu - 1)) == 0; }
 inline status system_error(int error) noexcept {
     const auto code = error == EACCES || error == EPERM    ? errc::permission
                       : error == ENOMEM || error == ENOSPC ? errc::no_memory
@@ -64,21 +65,25 @@ private:
     int fd_{-1};
 };
 
+/// Does the name still mean this open file?
+inline bool is_called(int file, const std::string& path) noexcept {
+    struct stat here {
+    }, named{};
+    return ::fstat(file, &here) == 0 && ::stat(path.c_str(), &named) == 0 && here.st_ino == named.st_ino;
+}
+
 enum class liveness : std::uint8_t { alive, dead, unknown };
 
 /// Removes a fabric's file when its creator is dead. Under flock, and only if the name still means the file that was
 /// looked at, so that of two who do this at once neither removes what the other has just made.
 inline liveness unlink_if_dead(const std::string& path) noexcept {
-    const unique_fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    const unique_fd file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));  // it may be a FIFO
     if (!file || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) return liveness::unknown;
     segment_header h{};
     constexpr auto plain = static_cast<ssize_t>(offsetof(segment_header, changes));
     const bool whole = ::pread(file.get(), static_cast<void*>(&h), static_cast<std::size_t>(plain), 0) == plain;
     if (whole && h.magic == segment_magic && alive(h.creator)) return liveness::alive;
-    struct stat here {
-    }, named{};
-    if (::fstat(file.get(), &here) == 0 && ::stat(path.c_str(), &named) == 0 && here.st_ino == named.st_ino)
-        ::unlink(path.c_str());
+    if (is_called(file.get(), path)) ::unlink(path.c_str());
     return liveness::dead;
 }
 
@@ -171,9 +176,10 @@ public:
         return e == 0 ? status{} : system_error(e);
     }
 
-    /// Takes the name away (creator only): nobody else can attach; who is attached stays so.
+    /// Takes the name away (creator only): nobody else can attach; who is attached stays so. If the file was removed and
+    /// another creator has the name now, it keeps it.
     void unlink() noexcept {
-        if (!path_.empty()) ::unlink(path_.c_str());
+        if (!path_.empty() && is_called(file_.get(), path_)) ::unlink(path_.c_str());
         path_.clear();
     }
 
@@ -236,7 +242,8 @@ private:
             std::uint64_t magic;
             std::uint32_t version, bytes_of_header;
             std::uint64_t bytes, creator;
-            std::uint32_t identity, ports, rails, slots, ring_bytes, topology_bytes;
+            std::uint32_t identity, ports, rails, slots, ring_bytes, topology_bytes, mtu;
+            std::int64_t latency;
         } h;
         static_assert(sizeof h <= offsetof(segment_header, changes));
         std::memcpy(&h, view.base, sizeof h);  // checked and used from one copy: others may write to the original
@@ -244,7 +251,8 @@ private:
         if (h.version != segment_version || h.bytes_of_header != sizeof(segment_header))
             return {errc::version_mismatch, h.version};
         if (h.ports == 0 || h.ports > max_ports || h.rails == 0 || h.rails > max_rails || h.slots == 0 || h.slots > max_slots ||
-            h.topology_bytes > file_bytes || h.ring_bytes < 65536 || (h.ring_bytes & (h.ring_bytes - 1)) != 0)
+            h.topology_bytes > file_bytes || h.ring_bytes < 65536 || (h.ring_bytes & (h.ring_bytes - 1)) != 0 ||
+            !valid_mtu(h.mtu) || h.latency < 0)
             return errc::bad_blob;
         view.at = segment_layout::of(h.ports, h.rails, h.slots, h.topology_bytes, h.ring_bytes);
         if (view.at.bytes != file_bytes || h.bytes != file_bytes) return errc::bad_blob;
