@@ -417,6 +417,15 @@ TEST_CASE("A peer that is not there, is mute, or has no port: connect says which
         CHECK(rx.connect(blob, 200_ms).code == errc::peer_lost);
     }
     {
+        auto other = verbs::soft_fabric::create(make_cluster(2, 2, 2, 2), {.seed = 2});
+        REQUIRE(other);
+        host_context<verbs::soft> c(*other->host("B"), other->shape());
+        sender tx(a, gpu_id{0}, channel_id{7});
+        receiver rx(c, gpu_id{2}, channel_id{7});
+        const auto blob = *rx.local_info();
+        CHECK(tx.connect(blob, 200_ms).code == errc::not_found);  // not port_down: no cable is to blame
+    }
+    {
         REQUIRE(f->command("down A"));
         sender tx(a, gpu_id{0}, channel_id{7});
         receiver rx(b, gpu_id{2}, channel_id{7});

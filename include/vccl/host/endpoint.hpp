@@ -62,7 +62,9 @@ public:
         std::uint32_t up = 0;
         for (unsigned l = 0; l < count_; ++l) {
             if (!own_.lane[l].up || !peer_.lane[l].up || !port_of(l).up.load()) continue;
-            if (lanes_[l].connect(peer_.lane[l].end)) up |= 1u << l;
+            const status s = lanes_[l].connect(peer_.lane[l].end);
+            up |= s ? 1u << l : 0u;
+            refused_ = up != 0 ? status{} : on_lane(s, l);
         }
         for (unsigned l = 0; l < count_; ++l) (void)seen_[l].look(port_of(l));
         const std::uint64_t connection = (own_.nonce ^ peer_.nonce) * 0x9e3779b97f4a7c15u;
@@ -73,16 +75,13 @@ public:
     bool connected() const noexcept { return begun_ && self().state() == channel_state::running; }
 
     /// Effects: exchanges nothing itself: takes the peer's blob and waits until the channel runs. Errors: as decode_blob;
-    /// port_down if no lane came up, peer_lost if the out-of-band channel did not, timeout.
+    /// port_down if no lane came up, or what refused the last of them; peer_lost if the out-of-band channel did not, timeout.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         const status s = wait_until(timeout, [&] { return connected(); });
         if (s.code != errc::timeout) return s;
-        if (self().state() == channel_state::suspended || !any_port_up()) {
-            status down{errc::port_down};
-            down.lane = 0;
-            return down;
-        }
+        if (self().state() == channel_state::suspended || !any_port_up() || !refused_)
+            return refused_ ? on_lane(errc::port_down, 0) : refused_;
         return oob_state_ == oob_state::up ? s : status{errc::peer_lost};
     }
 
@@ -207,6 +206,7 @@ protected:
     bool opened_{}, begun_{};
 
 private:
+    status refused_{};  ///< why none of the lanes whose ports are up could be connected
     static constexpr unsigned poll_batch = 32;
     completion polled_[poll_batch]{};
 
