@@ -133,6 +133,7 @@ def a_killed_role_is_noticed():
         finally:
             p.kill()
         assert p.returncode == 1 and f"{who} was killed" in rest.rstrip("\n").rsplit("\n", 1)[-1], rest
+        assert not list(folder.glob("*.part"))
 
 
 def broken_by_hand():

@@ -10,7 +10,6 @@
 #include <vccl/telemetry/timeline_trace.hpp>
 
 #include <filesystem>
-#include <optional>
 
 namespace p2p {
 
@@ -86,15 +85,14 @@ private:
     double smooth_{};
 };
 
-/// The picture and the trace. Opened before the transfer, so that a wrong folder is found out before it.
+/// The picture and the trace. Tried before the transfer, so that a wrong folder is found out before it.
 class result_files {
 public:
     explicit result_files(const std::string& folder) : picture_(folder + "/p2p.svg"), trace_(folder + "/p2p-trace.json") {
         std::error_code failed;
         std::filesystem::create_directories(folder, failed);
         try {
-            svg_.emplace(picture_, 0);
-            json_.emplace(trace_, 0);
+            for (const std::string& path : {picture_, trace_}) sink(path, 0);  // never finished: nothing stays
         } catch (const user_error& e) { throw user_error(std::string(e.what()) + "; choose another folder with --results"); }
     }
 
@@ -106,19 +104,19 @@ public:
         subtitle += ", " + count(j.failbacks, "fail-back") + ", " + count(j.replayed, "chunk") + " replayed; lost " +
                     std::to_string(j.lost) + ", duplicated " + std::to_string(j.duplicated) + ", corrupted " +
                     std::to_string(j.corrupted);
-        const auto keep = [](sink& to, const std::string& text) {
+        const auto keep = [](const std::string& path, const std::string& text) {
+            sink to(path, 0);
             to.write(std::as_bytes(std::span(text)), 0);
             to.finish();
         };
-        keep(*svg_,
+        keep(picture_,
              vccl::timeline_svg(line, {.title = size_text(static_cast<double>(p.size)) + " from A to B", .subtitle = subtitle}));
-        keep(*json_, vccl::trace_document({trace_of_a, vccl::trace_events(line, "B receives", 2)}));
+        keep(trace_, vccl::trace_document({trace_of_a, vccl::trace_events(line, "B receives", 2)}));
         return "picture: " + picture_ + "   trace for ui.perfetto.dev: " + trace_;
     }
 
 private:
     std::string picture_, trace_;
-    std::optional<sink> svg_, json_;
 };
 
 template <class Fabric>
