@@ -21,7 +21,7 @@ from pygments.formatters import HtmlFormatter
 here = pathlib.Path(__file__).resolve().parent
 # Pages that are not named here come last, under "More".
 GUIDE = (("Start", ("README", "coming-from", "faq", "packaging")),
-         ("Guide", ("concepts", "cookbook", "threading", "errors", "metrics", "software-rnic", "topology", "guest")),
+         ("Guide", ("api", "concepts", "cookbook", "threading", "errors", "metrics", "software-rnic", "topology", "guest")),
          ("Parts", ("device", "collectives", "bootstrap", "nccl", "stripes", "staging")),
          ("Inside", ("protocol", "design", "proof")),
          ("Figures", ("performance", "peers")))
