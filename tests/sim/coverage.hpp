@@ -111,8 +111,7 @@ constexpr bool reachable(unsigned end, channel_state s, told e) {
     if (s == channel_state::connecting && (e == told::sync_ack || e == told::restore_ack || e == told::restore_nak ||
                                            e == told::probe || e == told::probe_ack || e == told::goodbye || e == told::arrival))
         return false;
-    // No lane is up, and those that were have been fenced: what had arrived is counted.
-    return !(s == channel_state::suspended && e == told::arrival);
+    return true;  // also an arrival while suspended: the lane that failed last may still be on its way to its fence
 }
 
 }  // namespace vccl_sim

@@ -37,7 +37,8 @@ TEST_CASE("a status says which lane, which completion and which errno") {
     s.wc = wc_status::retry_exc_err;
     CHECK_EQ(describe(s, "A.nic0.p1"), std::string(text(errc::no_lane_left)) + " (A.nic0.p1) [RETRY_EXC_ERR]");
     CHECK_EQ(describe(s), std::string(text(errc::no_lane_left)) + " (lane 1) [RETRY_EXC_ERR]");
-    CHECK_EQ(describe(status{errc::system, ENOENT}), "a system call failed: No such file or directory");
+    CHECK_EQ(describe(status{errc::system, subject::system_error, ENOENT}),
+             "a system call failed; see the reason: No such file or directory");
 }
 
 TEST_CASE("a failover reads as one line with ports, time and chunks") {
