@@ -151,3 +151,19 @@ TEST_CASE("A proxied end that gives up tells the users who wait") {
     waiting.join();
     CHECK(c.tx.send(c.out_memory.view(0, chunk)).error().code == errc::aborted);
 }
+
+TEST_CASE("A chunk that was too long is no success at either proxied end, and the channel goes on") {
+    machine m;
+    proxy pa, pb;
+    channel c(0, pa, pb, m.a, m.b);
+    REQUIRE(c.connect());
+    for (const std::uint32_t room : {chunk / 2, chunk}) {
+        const auto in = c.rx.recv(c.in_memory.view(0, room));
+        const auto out = c.tx.send(c.out_memory.view(0, chunk));
+        REQUIRE(in);
+        REQUIRE(out);
+        const errc expected = room < chunk ? errc::message_too_long : errc::ok;
+        CHECK(c.tx.wait(*out, patience).code == expected);
+        CHECK(c.rx.wait(*in, patience).code == expected);
+    }
+}

@@ -109,9 +109,17 @@ public:
     auto recv(const View& v) noexcept {
         return locked([&](auto& e) { return e.recv(v); });
     }
+    /// Errors: as the endpoint's own wait().
     template <class Sequence>
     status wait(Sequence s, nanoseconds timeout) noexcept {
-        return wait_for(timeout, [s](auto& e) { return e.ended(s); });
+        status outcome{};
+        const status over = wait_for(timeout, [&](auto& e) {
+            if (!e.ended(s)) return false;
+            const auto r = e.wait(s, nanoseconds{0});
+            if (!r) outcome = status_of(r);
+            return true;
+        });
+        return over ? outcome : over;
     }
     status health() const noexcept {
         return locked([](auto& e) { return e.health(); });
@@ -130,6 +138,12 @@ private:
     bool pass() noexcept {
         const scoped_try_lock lock(mutex_);
         return !lock || endpoint_.progress() || endpoint_.restless();
+    }
+
+    static status status_of(status s) noexcept { return s; }
+    template <class T>
+    static status status_of(const result<T>& r) noexcept {
+        return r.error();
     }
 
     template <class Done>
