@@ -32,7 +32,7 @@ std::uint64_t bytes_out(const world& w, std::string_view suffix) {
     return sum;
 }
 
-bool same(const std::byte* a, const std::vector<std::byte>& b) { return std::memcmp(a, b.data(), b.size()) == 0; }
+bool same(const std::byte* a, const std::vector<std::byte>& b) { return std::equal(b.begin(), b.end(), a); }
 
 }  // namespace
 

@@ -36,7 +36,7 @@ struct cpu_compute {
         return 0;
     }
     std::uint64_t copy(void* to, const void* from, std::uint64_t bytes) noexcept {
-        std::memcpy(to, from, bytes);
+        if (bytes != 0) std::memcpy(to, from, bytes);
         return 0;
     }
     bool done(std::uint64_t) const noexcept { return true; }

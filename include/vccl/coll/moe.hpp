@@ -196,7 +196,7 @@ private:
     }
     /// A row comes back with its head, which is checked like all that comes from a peer.
     void add_up() noexcept {
-        std::memset(out_, 0, std::uint64_t{tokens_} * shape_.token_bytes);
+        if (tokens_ != 0) std::memset(out_, 0, std::uint64_t{tokens_} * shape_.token_bytes);
         for (std::uint64_t i = 0, n = filled_.empty() ? 0 : (to_.back().begin + to_.back().count) / words(); i < n; ++i) {
             const std::byte* const at = static_cast<const std::byte*>(sent_.data()) + i * shape_.row_bytes();
             const std::uint32_t token = word(at, 0);
