@@ -142,9 +142,9 @@ private:
     }
 
     VCCL_COLD status fill(connection_blob& b) {
-        staging_.reset(new (std::nothrow) cts_slot[max_window]{});
+        staging_.reset(new (std::nothrow) cts_slot[max_window + 1]{});
         if (!staging_) return errc::no_memory;
-        auto m = this->context_.register_memory(staging_.get(), max_window * sizeof(cts_slot));
+        auto m = this->context_.register_memory(staging_.get(), (max_window + 1) * sizeof(cts_slot));
         if (!m) return m.error();
         staging_memory_ = std::move(*m);
         b.role = endpoint_role::receiver;
@@ -332,7 +332,7 @@ private:
         write_acknowledgement(l, false);
     }
     VCCL_COLD void write_acknowledgement(unsigned l, bool loud) noexcept {
-        std::uint64_t& staged = staging_[0].pad[1];
+        std::uint64_t& staged = staging_[max_window].pad[1];
         staged = core_->head();
         work w{};
         w.op = work_op::write;
@@ -367,11 +367,11 @@ private:
         c.phase = chunk_phase::flushing;
         lane<B>& lane = this->lanes_[l];
         if (!lane.connected()) return;  // arrived while the lane was being fenced: it goes round again
-        if (!flushes_.begin(lane, this->slots_[l], s, c, staging_[0].pad[0], staging_memory_.region()->local[this->slots_[l]]))
+        const lkey key = staging_memory_.region()->local[this->slots_[l]];
+        if (!flushes_.begin(lane, this->slots_[l], s, c, staging_[max_window].pad[0], key))
             this->core_fault(l, fault_cause::local_error, wc_status::success);
     }
     void on_flush(unsigned l, std::uint64_t n, bool ok) noexcept { core_->flushed(flushes_.chunk(l, n), ok); }
-
     VCCL_COLD void core_message(const control_message& m) noexcept { core_->on_message(m, this->now_); }
 
     VCCL_COLD void end_all() noexcept {
@@ -385,7 +385,7 @@ private:
     std::uint64_t connection() const noexcept { return connection_; }
 
     Failback failback_;
-    owned_array<cts_slot> staging_;
+    owned_array<cts_slot> staging_;  ///< the last is no grant's: it is written while runs of grants are being read
     memory staging_memory_;
     detail::grant_run<lane<B>> plan_;  ///< made anew when lane or epoch change
     late<core_type> core_;
