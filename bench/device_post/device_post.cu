@@ -2,6 +2,7 @@
 // consumer, a CPU thread that completes whatever a doorbell names and moves no bytes. Also: with and without replay, the latency
 // of one put and its flush, and a host ring against one with a model of NVSHMEM's. Figures of one run, medians of several.
 #include "host_rings.cuh"
+#include "median.cuh"
 #include "models.cuh"
 
 #include <vccl/device/gpu_space.cuh>
@@ -25,12 +26,6 @@ namespace {
 
 constexpr unsigned max_queues = 8;
 constexpr std::uint32_t depth = 1024;
-
-void need(bool good, const char* what) {
-    if (good) return;
-    std::printf("device_post: %s failed: %s\n", what, cudaGetErrorString(cudaGetLastError()));
-    std::exit(1);
-}
 
 /// Completes what the doorbells name: one CQE for each WQE, or the one entry of a collapsed queue.
 struct consumer {
@@ -129,25 +124,6 @@ template <class System>
 __global__ void ping(System s, unsigned rounds, std::uint64_t* bad) {
     for (unsigned i = 0; i < rounds; ++i)
         if (!s.put(thread_scope{}, 0, 0) || !s.flush(0)) *bad = 1;
-}
-
-template <class Launch>
-double median_ms(Launch&& launch) {
-    std::vector<float> ms;
-    cudaEvent_t a, b;
-    cudaEventCreate(&a);
-    cudaEventCreate(&b);
-    for (int i = 0; i < 6; ++i) {
-        cudaEventRecord(a);
-        launch();
-        cudaEventRecord(b);
-        need(cudaEventSynchronize(b) == cudaSuccess, "kernel");
-        float t = 0;
-        cudaEventElapsedTime(&t, a, b);
-        if (i != 0) ms.push_back(t);
-    }
-    std::sort(ms.begin(), ms.end());
-    return ms[ms.size() / 2];
 }
 
 template <class System>

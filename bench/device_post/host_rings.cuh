@@ -3,6 +3,8 @@
 /// A host ring against a model of NVSHMEM's (proxy_device.cuh): both with a consumer that takes requests and completes them at
 /// once.
 
+#include "median.cuh"
+
 #include <vccl/device/gpu_space.cuh>
 #include <vccl/device/host_ring_ref.hpp>
 
@@ -98,32 +100,14 @@ struct taker {
     }
 };
 
-template <class Launch>
-double median_of(Launch&& launch) {
-    std::vector<float> ms;
-    cudaEvent_t a, b;
-    cudaEventCreate(&a);
-    cudaEventCreate(&b);
-    for (int i = 0; i < 6; ++i) {
-        cudaEventRecord(a);
-        launch();
-        cudaEventRecord(b);
-        cudaEventSynchronize(b);
-        float t = 0;
-        cudaEventElapsedTime(&t, a, b);
-        if (i != 0) ms.push_back(t);
-    }
-    std::sort(ms.begin(), ms.end());
-    return ms[ms.size() / 2];
-}
 template <class Ring>
 void measure_requests(const char* name, const Ring& tx) {
     for (const unsigned warps : {1u, 8u, 32u}) {
         const unsigned n = 2000;
-        const double ms = median_of([&] { post_requests<<<warps, 32>>>(tx, n); });
+        const double ms = median_ms([&] { post_requests<<<warps, 32>>>(tx, n); });
         std::printf("%-22s host ring, warp scope, %2u warps  %8.3f M requests/s\n", name, warps, double(n) * warps / ms / 1000);
     }
-    std::printf("%-22s host ring, put + flush, one thread: %.2f us\n", name, median_of([&] { one_request<<<1, 1>>>(tx, 1000); }));
+    std::printf("%-22s host ring, put + flush, one thread: %.2f us\n", name, median_ms([&] { one_request<<<1, 1>>>(tx, 1000); }));
 }
 
 inline void measure_host_rings(gpu_link& link) {
