@@ -22,6 +22,8 @@ namespace {
 
 constexpr nanoseconds limit = 60_s;
 using mesh = host_mesh<host_sender<verbs::soft, sibling_port>, host_receiver<verbs::soft, sibling_port>>;
+using proxied_mesh = host_mesh<host_sender<verbs::soft, sibling_port, on_completion<counters>, proxy_thread>,
+                               host_receiver<verbs::soft, sibling_port, on_completion<counters>, proxy_thread>>;
 
 /// A way of the user's own: a table in memory.
 class blackboard {
@@ -59,8 +61,10 @@ struct own_exchange {
     result<std::vector<parcel>> exchange(std::vector<parcel> out, nanoseconds) { return board.exchange(rank, std::move(out)); }
 };
 
-/// The whole life of a rank, all at once with the others.
-void live(verbs::soft_fabric& fabric, std::uint32_t rank, std::uint32_t ranks, const std::function<status(mesh&)>& connect) {
+/// The whole life of a rank, all at once with the others. `under_way` runs when the collective has begun.
+template <class Mesh, class Connect, class UnderWay, class... Driver>
+void live(verbs::soft_fabric& fabric, std::uint32_t rank, std::uint32_t ranks, Connect&& connect, UnderWay&& under_way,
+          Driver&... driver) {
     constexpr std::uint64_t count = 30'000;
     auto host = fabric.host(fabric.shape().hosts[rank].name.view());
     REQUIRE(host);
@@ -69,12 +73,13 @@ void live(verbs::soft_fabric& fabric, std::uint32_t rank, std::uint32_t ranks, c
     for (std::uint64_t i = 0; i < count; ++i) numbers[i] = static_cast<std::int32_t>(i * (rank + 1));
     auto registered = context.register_memory(numbers.data(), count * 4);
     REQUIRE(registered);
-    mesh m(context, gpu_id{static_cast<std::uint16_t>(rank)}, rank, ranks, {.pairs = true});
+    Mesh m(driver..., context, gpu_id{static_cast<std::uint16_t>(rank)}, rank, ranks, {.pairs = true});
     const status connected = connect(m);
     CHECK_MESSAGE(connected, "connect: errc ", int(connected.code), " detail ", connected.detail);
     if (!connected) return;
     auto comm = m.make_communicator();
     CHECK(comm.all_reduce(registered->view(), registered->view(), count, element_type::int32, reduce_op::sum));
+    under_way(m);
     const status reduced = comm.wait(limit);
     CHECK_MESSAGE(reduced, "all_reduce: errc ", int(reduced.code));
     std::uint64_t wrong = 0;
@@ -83,6 +88,8 @@ void live(verbs::soft_fabric& fabric, std::uint32_t rank, std::uint32_t ranks, c
     const status closed = m.close(limit);
     CHECK_MESSAGE(closed, "close: errc ", int(closed.code));
 }
+
+constexpr auto nothing_else = [](auto&) {};
 
 void on_threads(std::uint32_t ranks, const std::function<void(std::uint32_t)>& each) {
     std::vector<std::thread> threads;
@@ -107,7 +114,8 @@ TEST_CASE("Ranks meet over TCP, work together, and close in order") {
                            : tcp_bootstrap::join(place, *secret, limit);
         REQUIRE(b);
         CHECK(b->own_host() == "127.0.0.1");
-        live(*fabric, rank, ranks, [&](mesh& m) { return m.connect(*b, limit); });
+        live<mesh>(
+            *fabric, rank, ranks, [&](mesh& m) { return m.connect(*b, limit); }, nothing_else);
     });
 }
 
@@ -118,6 +126,31 @@ TEST_CASE("Ranks meet over a way of the user's own") {
     blackboard board(ranks);
     on_threads(ranks, [&](std::uint32_t rank) {
         own_exchange x{board, rank};
-        live(*fabric, rank, ranks, [&](mesh& m) { return m.connect(x, limit); });
+        live<mesh>(
+            *fabric, rank, ranks, [&](mesh& m) { return m.connect(x, limit); }, nothing_else);
+    });
+}
+
+TEST_CASE("Ends that proxies drive carry a collective over a port that dies, and fail over while their users are elsewhere") {
+    constexpr std::uint32_t ranks = 3;
+    auto fabric = verbs::soft_fabric::create(make_cluster(ranks, 1, 2, 1));
+    REQUIRE(fabric);
+    blackboard board(ranks);
+    on_threads(ranks, [&](std::uint32_t rank) {
+        own_exchange x{board, rank};
+        proxy driver;
+        live<proxied_mesh>(
+            *fabric, rank, ranks, [&](proxied_mesh& m) { return m.connect(x, limit); },
+            [&](proxied_mesh& m) {
+                if (rank != 0) return;
+                REQUIRE(fabric->command("down A.nic0.p0"));
+                std::uint64_t failovers = 0;
+                const nanoseconds end = steady_clock{}.now() + limit;
+                while (failovers == 0 && steady_clock{}.now() < end)  // nobody here drives the ends
+                    m.each_receiver(
+                        [&](const mesh_link&, auto& e) { failovers += e.handler().template get<counters>().failovers; });
+                CHECK(failovers != 0);
+            },
+            driver);
     });
 }

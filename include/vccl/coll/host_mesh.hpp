@@ -8,6 +8,7 @@
 
 #include <vccl/coll/communicator.hpp>
 #include <vccl/coll/exchange.hpp>
+#include <vccl/coll/mesh_end.hpp>
 #include <vccl/host/endpoint.hpp>
 
 #include <memory>
@@ -50,22 +51,33 @@ struct mesh_link {
     std::uint32_t peer{};
 };
 
+/// `Tx` and `Rx`: both driven by the caller, or both by a proxy (`proxy_thread`), which then goes on by itself between and
+/// during operations.
 template <class Tx, class Rx, clock_source Clock = steady_clock, detection_policy Detect = detect>
 class host_mesh {
+    using tx_end = detail::mesh_end<Tx>;
+    using rx_end = detail::mesh_end<Rx>;
+    static constexpr bool has_proxy = !std::same_as<typename tx_end::endpoint, Tx>;
+    static_assert(has_proxy != std::same_as<typename rx_end::endpoint, Rx>,
+                  "vccl: the senders and the receivers of a host_mesh are driven by the same: all with proxy_thread, or none");
+
 public:
+    using sender = typename tx_end::endpoint;
+    using receiver = typename rx_end::endpoint;
     using context = host_context<typename Tx::backend>;
-    using communicator_type = communicator<Tx, Rx, cpu_compute, Clock>;
+    using links = communicator_links<typename tx_end::in_collective, typename rx_end::in_collective>;
+    using communicator_type = communicator<typename tx_end::in_collective, typename rx_end::in_collective, cpu_compute, Clock>;
 
     /// `from`: this rank's GPU (or port). The context must outlive the mesh.
     host_mesh(context& c, starting_point from, std::uint32_t rank, std::uint32_t ranks, mesh_options options, Clock clock = {},
               Detect detect = {})
-        : context_(c), from_(from), rank_(rank), ranks_(ranks), options_(std::move(options)), clock_(clock), detect_(detect) {
-        if (options_.limits.receives_ahead > options_.ends.window) options_.limits.receives_ahead = options_.ends.window;
-        if (options_.rings.empty()) {
-            options_.rings.emplace_back();
-            for (std::uint32_t r = 0; r < ranks; ++r) options_.rings[0].push_back(r);
-        }
-    }
+        requires(!has_proxy)
+        : host_mesh(nullptr, c, from, rank, ranks, std::move(options), clock, detect) {}
+    /// The same for ends that a proxy drives; it must outlive the mesh, too.
+    host_mesh(proxy& driver, context& c, starting_point from, std::uint32_t rank, std::uint32_t ranks, mesh_options options,
+              Clock clock = {}, Detect detect = {})
+        requires has_proxy
+        : host_mesh(&driver, c, from, rank, ranks, std::move(options), clock, detect) {}
     host_mesh(const host_mesh&) = delete;
     host_mesh& operator=(const host_mesh&) = delete;
 
@@ -114,10 +126,13 @@ public:
     bool connected() const noexcept {
         return all([](const auto& e) { return e.connected(); });
     }
+    /// Effects: one pass of all ends; none if a proxy drives them. Returns: whether something moved.
     bool progress() noexcept {
         bool moved = false;
-        for (auto& e : receivers_) moved |= e.end->progress();
-        for (auto& e : senders_) moved |= e.end->progress();
+        if constexpr (!has_proxy) {
+            for (auto& e : receivers_) moved |= e.end->progress();
+            for (auto& e : senders_) moved |= e.end->progress();
+        }
         return moved;
     }
 
@@ -138,52 +153,77 @@ public:
         if (status s = finish(*answered); !s) return s;
         const status s = drive(deadline, [](const auto& e) { return e.connected(); });
         if (s.code != errc::timeout) return s;
+        const auto connected = [](const auto& e) { return e.connected(); };
         for (const auto& e : senders_)
-            if (!e.end->connected()) return status{errc::timeout, e.link.peer};
+            if (!tx_end::use(*e.end, connected)) return status{errc::timeout, e.link.peer};
         for (const auto& e : receivers_)
-            if (!e.end->connected()) return status{errc::timeout, e.link.peer};
+            if (!rx_end::use(*e.end, connected)) return status{errc::timeout, e.link.peer};
         return s;
     }
 
-    /// The collectives over these ends; the mesh must outlive it. Requires: connected().
-    communicator_type make_communicator() {
-        communicator_links<Tx, Rx> links;
+    /// The ends as a communicator wants them, for one of one's own making; the mesh must outlive it. Requires: connected().
+    links ends() {
+        links l;
         for (std::uint32_t i = 0; i < options_.rings.size() && ranks_ > 1; ++i)
-            links.rings.push_back({options_.rings[i], of_ring(senders_, i), of_ring(receivers_, i)});
+            l.rings.push_back({options_.rings[i], of_ring(senders_, i), of_ring(receivers_, i)});
         if (options_.pairs && ranks_ > 1) {
-            links.to.resize(ranks_);
-            links.from.resize(ranks_);
+            l.to.resize(ranks_);
+            l.from.resize(ranks_);
             for (std::uint32_t p = 0; p < ranks_; ++p) {
-                links.to[p] = find(senders_, {mesh_link::pairs, p});
-                links.from[p] = find(receivers_, {mesh_link::pairs, p});
+                l.to[p] = adapted(senders_, {mesh_link::pairs, p});
+                l.from[p] = adapted(receivers_, {mesh_link::pairs, p});
             }
         }
-        return communicator_type(rank_, ranks_, std::move(links), scratch_.view(), options_.limits, cpu_compute{}, clock_);
+        return l;
     }
+    /// The collectives over these ends, in host memory; the mesh must outlive it. Requires: connected().
+    communicator_type make_communicator() {
+        return communicator_type(rank_, ranks_, ends(), scratch_.view(), options_.limits, cpu_compute{}, clock_);
+    }
+    const ring_limits& limits() const noexcept { return options_.limits; }
 
     /// Effects: closes all channels in order, as all ranks do at the same time. Errors: timeout, or why one had failed.
     status close(nanoseconds timeout) {
         const nanoseconds deadline = clock_.now() + timeout;
         for (auto& e : senders_)
-            if (const status s = e.end->close({0}); !s && s.code != errc::timeout) return s;
+            if (const status s = tx_end::use(*e.end, [](auto& x) { return x.close({0}); }); !s && s.code != errc::timeout)
+                return s;
         return drive(deadline, [](const auto& e) { return e.state() == channel_state::closed; });
     }
 
-    /// f(mesh_link, end&) for each end.
+    /// f(mesh_link, endpoint&) for each end, while its proxy, if any, keeps off.
     template <class F>
     void each_sender(F&& f) {
-        for (auto& e : senders_) f(e.link, *e.end);
+        for (auto& e : senders_) tx_end::use(*e.end, [&](auto& x) { f(e.link, x); });
     }
     template <class F>
     void each_receiver(F&& f) {
-        for (auto& e : receivers_) f(e.link, *e.end);
+        for (auto& e : receivers_) rx_end::use(*e.end, [&](auto& x) { f(e.link, x); });
     }
 
 private:
+    host_mesh(proxy* driver, context& c, starting_point from, std::uint32_t rank, std::uint32_t ranks, mesh_options options,
+              Clock clock, Detect detect)
+        : driver_(driver),
+          context_(c),
+          from_(from),
+          rank_(rank),
+          ranks_(ranks),
+          options_(std::move(options)),
+          clock_(clock),
+          detect_(detect) {
+        if (options_.limits.receives_ahead > options_.ends.window) options_.limits.receives_ahead = options_.ends.window;
+        if (options_.rings.empty()) {
+            options_.rings.emplace_back();
+            for (std::uint32_t r = 0; r < ranks; ++r) options_.rings[0].push_back(r);
+        }
+    }
+
     template <class End>
     struct held {
         mesh_link link;
         std::unique_ptr<End> end;
+        std::unique_ptr<driven<End>> adapter{};  ///< of a proxied end, once a collective uses it
     };
     template <class End>
     using handler_of = std::remove_cvref_t<decltype(std::declval<End&>().handler())>;
@@ -198,17 +238,32 @@ private:
         return nullptr;
     }
     template <class End>
-    static End* of_ring(const std::vector<held<End>>& list, std::uint32_t ring) noexcept {
-        for (const auto& e : list)
-            if (e.link.ring == ring) return e.end.get();
+    static auto* adapted(held<End>& e) {
+        if constexpr (has_proxy) {
+            if (!e.adapter) e.adapter = std::make_unique<driven<End>>(*e.end);
+            return e.adapter.get();
+        } else {
+            return e.end.get();
+        }
+    }
+    template <class End>
+    static typename detail::mesh_end<End>::in_collective* adapted(std::vector<held<End>>& list, mesh_link l) {
+        for (auto& e : list)
+            if (e.link.ring == l.ring && e.link.peer == l.peer) return adapted(e);
+        return nullptr;
+    }
+    template <class End>
+    static typename detail::mesh_end<End>::in_collective* of_ring(std::vector<held<End>>& list, std::uint32_t ring) {
+        for (auto& e : list)
+            if (e.link.ring == ring) return adapted(e);
         return nullptr;
     }
     template <class Each>
     bool all(Each&& each) const noexcept {
         for (const auto& e : receivers_)
-            if (!each(*e.end)) return false;
+            if (!rx_end::use(*e.end, each)) return false;
         for (const auto& e : senders_)
-            if (!each(*e.end)) return false;
+            if (!tx_end::use(*e.end, each)) return false;
         return true;
     }
     template <class Each>
@@ -256,12 +311,12 @@ private:
 
     status receive_from(mesh_link l, std::vector<parcel>& out) {
         const channel_id c = channel(l.ring, l.peer, rank_);
-        auto end = std::make_unique<Rx>(context_, from_, c, options_of(2 * c.value), typename Rx::port_policy{}, handler_of<Rx>{},
-                                        typename Rx::failback_type{}, detect_, clock_);
+        auto end = rx_end::make(driver_, context_, from_, c, options_of(2 * c.value), typename receiver::port_policy{},
+                                handler_of<receiver>{}, typename receiver::failback_type{}, detect_, clock_);
         auto blob = end->local_info();
         if (!blob) return blob.error();
         const topology& t = context_.shape();
-        const auto port = t.find_port(end->lane_port(lane_id{0}).view());
+        const auto port = rx_end::use(*end, [&](auto& e) { return t.find_port(e.lane_port(lane_id{0}).view()); });
         if (!port) return port.error();
         const std::uint16_t rail = t.ports[port->value].rail.value;
         blob->push_back(static_cast<std::byte>(rail & 0xff));
@@ -279,8 +334,8 @@ private:
             port_on(static_cast<std::uint16_t>(std::to_integer<unsigned>(rail[0]) | std::to_integer<unsigned>(rail[1]) << 8));
         if (!port) return port.error();
         const channel_id c = channel(l.ring, rank_, l.peer);
-        auto end = std::make_unique<Tx>(context_, *port, c, options_of(2 * c.value + 1), typename Tx::port_policy{},
-                                        handler_of<Tx>{}, typename Tx::log_type{}, detect_, clock_);
+        auto end = tx_end::make(driver_, context_, *port, c, options_of(2 * c.value + 1), typename sender::port_policy{},
+                                handler_of<sender>{}, typename sender::log_type{}, detect_, clock_);
         auto own = end->local_info();
         if (!own) return own.error();
         if (status s = end->begin_connect(blob); !s) return s;
@@ -301,6 +356,7 @@ private:
         return status{errc::no_port, rail};
     }
 
+    proxy* driver_;
     context& context_;
     starting_point from_;
     std::uint32_t rank_, ranks_;
