@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <cstring>
 
-extern "C" const nccl_abi::net_v11 ncclNetPlugin_v11;
+extern "C" const nccl_abi::net<11> ncclNetPlugin_v11;
 
 namespace nccl_net {
 
@@ -37,7 +37,7 @@ namespace {
 constexpr std::size_t message_bytes = 256;  // above what is inlined
 constexpr unsigned outstanding = 8;
 
-const nccl_abi::net_v11& table = ncclNetPlugin_v11;
+const nccl_abi::net<11>& table = ncclNetPlugin_v11;
 
 void must(code c) {
     if (c != code::success) {

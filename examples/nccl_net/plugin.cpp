@@ -99,30 +99,27 @@ code devices(int* count) noexcept {
     return code::success;
 }
 
-template <class Properties>
-code get_properties(int dev, Properties* out) noexcept {
+template <int Version>
+code get_properties(int dev, nccl_abi::properties<Version>* out) noexcept {
     if (!valid(dev)) return code::internal_error;
     const device& d = net().devices()[static_cast<std::size_t>(dev)];
-    *out = Properties{};
+    *out = {};
     out->name = const_cast<char*>(d.name.c_str());
     out->pci_path = d.pci_path.empty() ? nullptr : const_cast<char*>(d.pci_path.c_str());
     out->guid = d.nic;
     out->pointers = net().pointers();
-    out->registration_is_global = 1;
     out->mbit_per_second = static_cast<int>(d.mbit_per_second);
     out->port = static_cast<int>(d.port);
     out->max_comms = 1 << 16;
     out->max_recvs = static_cast<int>(max_group);
-    if constexpr (requires { out->fused; }) {
+    if constexpr (Version >= 8) out->registration = nccl_abi::is_global::yes;
+    if constexpr (Version >= 9) {
         out->fused.count = 1;
         out->fused.devices[0] = dev;
-        out->max_p2p_bytes = out->max_collective_bytes = vccl::endpoint_options{}.max_chunk;
+        out->largest.p2p = out->largest.collective = vccl::endpoint_options{}.max_chunk;
     }
-    if constexpr (requires { out->max_multi_request; }) out->max_multi_request = 1;
-    if constexpr (requires { out->rail; }) {
-        out->rail = static_cast<std::int16_t>(d.rail);
-        out->plane = nccl_abi::no_rail;
-    }
+    if constexpr (Version >= 11) out->requests = nccl_abi::multi_request::one;
+    if constexpr (Version >= 12) out->where = {static_cast<std::int16_t>(d.rail), nccl_abi::no_rail};
     return code::success;
 }
 
@@ -137,7 +134,7 @@ code listen(int dev, void* where, void** out) noexcept {
     });
 }
 
-code connect(int dev, void* where, void** out) noexcept {
+code connect(int dev, void* where, void** out, void**) noexcept {
     *out = nullptr;
     return guarded([&] {
         if (!valid(dev)) return code::internal_error;
@@ -222,7 +219,7 @@ code isend(void* to, void* data, std::size_t bytes, int tag, void* memory, void*
     return result;
 }
 
-template <class Size>
+template <class Size>  // int or std::size_t
 code irecv(void* from, int n, void** data, Size* sizes, int* tags, void** memory, void** out) noexcept {
     *out = nullptr;
     if (n < 1 || n > static_cast<int>(max_group)) return code::internal_error;
@@ -267,90 +264,68 @@ code close_listen(void* what) noexcept {
     return code::success;
 }
 
-// --- where the versions differ ----------------------------------------------------------------------------------------
+// --- where the versions differ: a table's type says which of these it takes -----------------------------------------------
 
-code connect_plain(int dev, void* where, void** out, void**) noexcept { return connect(dev, where, out); }
-code connect_configured(int dev, nccl_abi::comm_config*, void* where, void** out, void**) noexcept {
-    return connect(dev, where, out);
-}
-code connect_in_context(void*, int dev, void* where, void** out, void**) noexcept { return connect(dev, where, out); }
-code listen_in_context(void*, int dev, void* where, void** out) noexcept { return listen(dev, where, out); }
-
-code begin_with_profiler(nccl_abi::logger log, nccl_abi::profiler) noexcept { return begin(log); }
-code begin_context(void** context, std::uint64_t, nccl_abi::comm_config*, nccl_abi::logger log, nccl_abi::profiler) noexcept {
+code begin(nccl_abi::logger log, nccl_abi::profiler) noexcept { return begin(log); }
+code begin(void** context, std::uint64_t, nccl_abi::comm_config*, nccl_abi::logger log, nccl_abi::profiler) noexcept {
     *context = nullptr;
     return begin(log);
 }
 
-code isend_int(void* to, void* data, int bytes, int tag, void* memory, void** out) noexcept {
-    if (bytes < 0) return code::internal_error;
-    return isend(to, data, static_cast<std::size_t>(bytes), tag, memory, out);
+code listen(void*, int dev, void* where, void** out) noexcept { return listen(dev, where, out); }
+code connect(int dev, nccl_abi::comm_config*, void* where, void** out, void** offload) noexcept {
+    return connect(dev, where, out, offload);
 }
-code isend_event(void* to, void* data, std::size_t bytes, int tag, void* memory, void*, void** out) noexcept {
+code connect(void*, int dev, void* where, void** out, void** offload) noexcept { return connect(dev, where, out, offload); }
+
+code register_memory(void* c, void* data, int bytes, int pointer, void** out) noexcept {
+    return bytes < 0 ? code::internal_error : register_memory(c, data, static_cast<std::size_t>(bytes), pointer, out);
+}
+code isend(void* to, void* data, int bytes, int tag, void* memory, void** out) noexcept {
+    return bytes < 0 ? code::internal_error : isend(to, data, static_cast<std::size_t>(bytes), tag, memory, out);
+}
+code isend(void* to, void* data, std::size_t bytes, int tag, void* memory, void*, void** out) noexcept {
     return isend(to, data, bytes, tag, memory, out);
 }
-code irecv_events(void* from, int n, void** data, std::size_t* sizes, int* tags, void** memory, void**, void** out) noexcept {
+code irecv(void* from, int n, void** data, std::size_t* sizes, int* tags, void** memory, void**, void** out) noexcept {
     return irecv(from, n, data, sizes, tags, memory, out);
 }
 
-constexpr const char* plugin_name = "VCCL";
-
-template <class Properties>
-constexpr nccl_abi::net_with_context<Properties> with_context{plugin_name,
-                                                              begin_context,
-                                                              devices,
-                                                              get_properties<Properties>,
-                                                              listen_in_context,
-                                                              connect_in_context,
-                                                              accept,
-                                                              register_memory,
-                                                              register_dmabuf,
-                                                              deregister,
-                                                              isend_event,
-                                                              irecv_events,
-                                                              iflush,
-                                                              test,
-                                                              close_comm,
-                                                              close_comm,
-                                                              close_listen,
-                                                              nullptr,
-                                                              nullptr,
-                                                              nullptr,
-                                                              finalize,
-                                                              nullptr};
+template <int Version>
+constexpr nccl_abi::net<Version> table() {
+    nccl_abi::net<Version> t{};
+    t.name = "VCCL";
+    t.init = begin;
+    t.devices = devices;
+    t.get_properties = get_properties;
+    t.listen = listen;
+    t.connect = connect;
+    t.accept = accept;
+    t.register_memory = register_memory;
+    t.register_dmabuf = register_dmabuf;
+    t.deregister = deregister;
+    t.isend = isend;
+    t.irecv = irecv;
+    t.iflush = iflush;
+    t.test = test;
+    t.close_send = close_comm;
+    t.close_recv = close_comm;
+    t.close_listen = close_listen;
+    if constexpr (Version >= 11) t.context.finalize = finalize;
+    return t;
+}
 
 }  // namespace
 
 }  // namespace nccl_net
 
-#define NCCL_NET_TABLE extern "C" __attribute__((visibility("default"))) const
+#define NCCL_NET_TABLE(VERSION)                                                                                         \
+    extern "C" __attribute__((visibility("default"))) constinit const nccl_abi::net<VERSION> ncclNetPlugin_v##VERSION = \
+        nccl_net::table<VERSION>()
 
-using namespace nccl_net;
-
-NCCL_NET_TABLE nccl_abi::net_v8 ncclNetPlugin_v8{
-    plugin_name,     begin,         devices,    get_properties<nccl_abi::properties_v8>,
-    listen,          connect_plain, accept,     register_memory,
-    register_dmabuf, deregister,    isend_int,  irecv<int>,
-    iflush,          test,          close_comm, close_comm,
-    close_listen,    nullptr,       nullptr};
-
-NCCL_NET_TABLE nccl_abi::net_v9 ncclNetPlugin_v9{
-    plugin_name,     begin,         devices,    get_properties<nccl_abi::properties_v9>,
-    listen,          connect_plain, accept,     register_memory,
-    register_dmabuf, deregister,    isend,      irecv<std::size_t>,
-    iflush,          test,          close_comm, close_comm,
-    close_listen,    nullptr,       nullptr,    nullptr};
-
-NCCL_NET_TABLE nccl_abi::net_v10 ncclNetPlugin_v10{plugin_name,     begin_with_profiler,
-                                                   devices,         get_properties<nccl_abi::properties_v9>,
-                                                   listen,          connect_configured,
-                                                   accept,          register_memory,
-                                                   register_dmabuf, deregister,
-                                                   isend_event,     irecv_events,
-                                                   iflush,          test,
-                                                   close_comm,      close_comm,
-                                                   close_listen,    nullptr,
-                                                   nullptr,         nullptr};
-
-NCCL_NET_TABLE nccl_abi::net_v11 ncclNetPlugin_v11 = with_context<nccl_abi::properties_v11>;
-NCCL_NET_TABLE nccl_abi::net_v12 ncclNetPlugin_v12 = with_context<nccl_abi::properties_v12>;
+NCCL_NET_TABLE(7);
+NCCL_NET_TABLE(8);
+NCCL_NET_TABLE(9);
+NCCL_NET_TABLE(10);
+NCCL_NET_TABLE(11);
+NCCL_NET_TABLE(12);

@@ -12,11 +12,13 @@ namespace nccl_test {
 
 using nccl_abi::code;
 
+using newest_properties = nccl_abi::properties<nccl_abi::newest_version>;
+
 struct net_api {
     std::function<code(nccl_abi::logger)> init;
     std::function<code()> finalize;  // empty before version 11
     std::function<code(int*)> devices;
-    std::function<code(int, nccl_abi::properties_v12*)> properties;
+    std::function<code(int, newest_properties*)> properties;
     std::function<code(int, void*, void**)> listen, connect;
     std::function<code(void*, void**)> accept;
     std::function<code(void*, void*, std::size_t, int, void**)> register_memory;
@@ -30,9 +32,9 @@ struct net_api {
 
 namespace detail {
 
-template <class Properties>
-nccl_abi::properties_v12 widened(const Properties& p) {
-    nccl_abi::properties_v12 out{};
+template <int Version>
+newest_properties widened(const nccl_abi::properties<Version>& p) {
+    newest_properties out{};
     out.name = p.name;
     out.pci_path = p.pci_path;
     out.guid = p.guid;
@@ -43,63 +45,61 @@ nccl_abi::properties_v12 widened(const Properties& p) {
     return out;
 }
 
-template <class Properties, class Table>
-net_api bind(const Table* t, void** context) {
+template <int Version>
+net_api bind(const void* table) {
+    static void* context;
+    const auto* const t = static_cast<const nccl_abi::net<Version>*>(table);
     net_api n;
-    if constexpr (requires { t->finalize; })
-        n.init = [t, context](nccl_abi::logger log) {
-            nccl_abi::comm_config config{-1};
-            return t->init(context, 1, &config, log, nullptr);
-        };
-    else if constexpr (requires { t->init(nullptr, nullptr); })
-        n.init = [t](nccl_abi::logger log) { return t->init(log, nullptr); };
-    else
-        n.init = [t](nccl_abi::logger log) { return t->init(log); };
-    if constexpr (requires { t->finalize; }) n.finalize = [t, context] { return t->finalize(*context); };
+    n.init = [t](nccl_abi::logger log) {
+        nccl_abi::comm_config config{-1};
+        if constexpr (Version >= 11)
+            return t->init(&context, 1, &config, log, nullptr);
+        else if constexpr (Version >= 10)
+            return t->init(log, nullptr);
+        else
+            return t->init(log);
+    };
+    if constexpr (Version >= 11) n.finalize = [t] { return t->context.finalize(context); };
     n.devices = t->devices;
-    n.properties = [t](int dev, nccl_abi::properties_v12* out) {
-        Properties p{};
+    n.properties = [t](int dev, newest_properties* out) {
+        nccl_abi::properties<Version> p{};
         const code c = t->get_properties(dev, &p);
         *out = widened(p);
         return c;
     };
-    n.listen = [=](int dev, void* handle, void** out) {
-        if constexpr (requires { t->finalize; })
-            return t->listen(*context, dev, handle, out);
+    n.listen = [t](int dev, void* handle, void** out) {
+        if constexpr (Version >= 11)
+            return t->listen(context, dev, handle, out);
         else
             return t->listen(dev, handle, out);
     };
-    n.connect = [=](int dev, void* handle, void** out) {
+    n.connect = [t](int dev, void* handle, void** out) {
         nccl_abi::comm_config config{-1};
-        if constexpr (requires { t->finalize; })
-            return t->connect(*context, dev, handle, out, nullptr);
-        else if constexpr (requires { t->connect(dev, &config, handle, out, nullptr); })
+        if constexpr (Version >= 11)
+            return t->connect(context, dev, handle, out, nullptr);
+        else if constexpr (Version >= 10)
             return t->connect(dev, &config, handle, out, nullptr);
         else
             return t->connect(dev, handle, out, nullptr);
     };
     n.accept = [t](void* listener, void** out) { return t->accept(listener, out, nullptr); };
-    n.register_memory = t->register_memory;
+    n.register_memory = [t](void* comm, void* data, std::size_t bytes, int pointer, void** out) {
+        return t->register_memory(comm, data, static_cast<nccl_abi::detail::region_size<Version>>(bytes), pointer, out);
+    };
     n.deregister = t->deregister;
     n.isend = [t](void* to, void* data, std::size_t bytes, int tag, void* memory, void** out) {
-        if constexpr (requires { t->isend(to, data, bytes, tag, memory, nullptr, out); })
-            return t->isend(to, data, bytes, tag, memory, nullptr, out);
-        else if constexpr (requires(int n) {
-                               (void)(t->isend == static_cast<code (*)(void*, void*, int, int, void*, void**)>(nullptr));
-                           })
-            return t->isend(to, data, static_cast<int>(bytes), tag, memory, out);
+        const auto size = static_cast<nccl_abi::detail::size<Version>>(bytes);
+        if constexpr (Version >= 10)
+            return t->isend(to, data, size, tag, memory, nullptr, out);
         else
-            return t->isend(to, data, bytes, tag, memory, out);
+            return t->isend(to, data, size, tag, memory, out);
     };
     n.irecv = [t](void* from, int count, void** data, std::size_t* bytes, int* tags, void** memory, void** out) {
-        if constexpr (requires { t->irecv(from, count, data, bytes, tags, memory, nullptr, out); }) {
-            return t->irecv(from, count, data, bytes, tags, memory, nullptr, out);
-        } else if constexpr (requires { t->irecv(from, count, data, bytes, tags, memory, out); }) {
-            return t->irecv(from, count, data, bytes, tags, memory, out);
-        } else {
-            std::vector<int> sizes(bytes, bytes + count);
+        std::vector<nccl_abi::detail::size<Version>> sizes(bytes, bytes + count);
+        if constexpr (Version >= 10)
+            return t->irecv(from, count, data, sizes.data(), tags, memory, nullptr, out);
+        else
             return t->irecv(from, count, data, sizes.data(), tags, memory, out);
-        }
     };
     n.iflush = t->iflush;
     n.test = t->test;
@@ -109,22 +109,23 @@ net_api bind(const Table* t, void** context) {
     return n;
 }
 
+/// The table of that version, among `Version` and all later ones.
+template <int Version>
+net_api bind_one(int version, const void* table) {
+    if constexpr (Version < nccl_abi::newest_version)
+        if (version != Version) return bind_one<Version + 1>(version, table);
+    return bind<Version>(table);
+}
+
 }  // namespace detail
 
 /// Errors: std::runtime_error if the library or its table of that version is not there.
 inline net_api load(const std::string& path, int version) {
-    static void* context;
     void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!library) throw std::runtime_error(::dlerror());
     const void* const table = ::dlsym(library, ("ncclNetPlugin_v" + std::to_string(version)).c_str());
     if (!table) throw std::runtime_error("no table of version " + std::to_string(version));
-    switch (version) {
-        case 8: return detail::bind<nccl_abi::properties_v8>(static_cast<const nccl_abi::net_v8*>(table), &context);
-        case 9: return detail::bind<nccl_abi::properties_v9>(static_cast<const nccl_abi::net_v9*>(table), &context);
-        case 10: return detail::bind<nccl_abi::properties_v9>(static_cast<const nccl_abi::net_v10*>(table), &context);
-        case 11: return detail::bind<nccl_abi::properties_v11>(static_cast<const nccl_abi::net_v11*>(table), &context);
-        default: return detail::bind<nccl_abi::properties_v12>(static_cast<const nccl_abi::net_v12*>(table), &context);
-    }
+    return detail::bind_one<nccl_abi::oldest_version>(version, table);
 }
 
 }  // namespace nccl_test

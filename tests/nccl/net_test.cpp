@@ -1,5 +1,6 @@
 // The plugin between two processes, with faults: each case starts two ranks on a software fabric, breaks it as they say how far
 // they are, and looks at how they end and at what NCCL's log would have shown.
+#include "../../examples/nccl_net/abi.hpp"
 #include "../../examples/nccl_net/settings.hpp"
 
 #include "ranks.hpp"
@@ -39,7 +40,7 @@ void check_a_warning(const std::string& text, const std::string& peer, const std
 }  // namespace
 
 TEST_CASE("Messages arrive whole through every version of the table") {
-    for (int version = 8; version <= 12; ++version) {
+    for (int version = nccl_abi::oldest_version; version <= nccl_abi::newest_version; ++version) {
         CAPTURE(version);
         const ending e = play({.version = version, .messages = 100, .seed = 10u + static_cast<unsigned>(version)});
         check_ok(e);

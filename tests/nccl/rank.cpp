@@ -199,7 +199,7 @@ public:
         int count = 0;
         must(net_.devices(&count), "devices");
         for (int d = 0; d < count; ++d) {
-            nccl_abi::properties_v12 p{};
+            newest_properties p{};
             must(net_.properties(d, &p), "properties");
             std::printf("device %d %s nic=%llu port=%d mbit=%d pointers=%d recvs=%d\n", d, p.name,
                         static_cast<unsigned long long>(p.guid), p.port, p.mbit_per_second, p.pointers, p.max_recvs);
