@@ -11,6 +11,7 @@ namespace vccl::inline v0 {
 /// CLOCK_MONOTONIC: the same on every process of a host. Any thread.
 struct steady_clock {
     using policy_axis = axis::clock;
+    /// One `clock_gettime`, which the kernel's vDSO answers without a system call.
     nanoseconds now() const noexcept {
         timespec t{};
         ::clock_gettime(CLOCK_MONOTONIC, &t);
@@ -21,7 +22,8 @@ struct steady_clock {
 /// Shows the time that its source holds; copies share the source. Owner thread only.
 struct manual_clock {
     using policy_axis = axis::clock;
-    const nanoseconds* source{};
+    const nanoseconds* source{};  ///< Must be set before the first now() and live as long as the copies do.
+    /// What the source holds at this moment; moving it is its owner's business.
     nanoseconds now() const noexcept { return *source; }
 };
 

@@ -95,9 +95,9 @@ enum class subject : std::uint8_t {
 
 /// What happened, where. Converts to true when nothing went wrong.
 struct [[nodiscard]] status {
-    static constexpr std::uint8_t no_lane = 0xff;
+    static constexpr std::uint8_t no_lane = 0xff;  ///< `lane` of an error that concerns no lane, or all.
 
-    errc code{errc::ok};
+    errc code{errc::ok};               ///< What kind of thing happened; docs/errors.md has them all.
     wc_status wc{wc_status::success};  ///< the completion behind it, if one was
     std::uint8_t lane{no_lane};        ///< index in the channel's lane list, or `no_lane`
     subject about{};                   ///< what `detail` and `extra` are
@@ -106,9 +106,12 @@ struct [[nodiscard]] status {
     std::uint32_t extra{};             ///< a second number; behind a completion (`wc`) its vendor error
 
     constexpr status() noexcept = default;
+    /// `d`: the number that goes with the code, such as a port's, or errno.
     VCCL_HOST_DEVICE constexpr status(errc c, std::uint32_t d = 0) noexcept : code(c), detail(d) {}
+    /// `a` says what `d` and `e` are.
     VCCL_HOST_DEVICE constexpr status(errc c, subject a, std::uint32_t d, std::uint32_t e = 0) noexcept
         : code(c), about(a), detail(d), extra(e) {}
+    /// True when nothing went wrong.
     VCCL_HOST_DEVICE constexpr explicit operator bool() const noexcept { return code == errc::ok; }
     constexpr bool operator==(const status&) const noexcept = default;
 };
@@ -118,21 +121,30 @@ static_assert(sizeof(status) == 16 && std::is_trivially_copyable_v<status>);
 template <class T>
 class [[nodiscard]] result {
 public:
+    /// Named as std::expected names them.
+    /// @{
     using value_type = T;
     using error_type = status;
+    /// @}
 
+    /// From a value, or from the reason why there is none. Requires: a `status` given here is not ok.
+    /// @{
     constexpr result(const T& v) noexcept(std::is_nothrow_copy_constructible_v<T>) : has_(true) { ::new (&store_) T(v); }
     constexpr result(T&& v) noexcept : has_(true) { ::new (&store_) T(std::move(v)); }
     constexpr result(status s) noexcept : why_(s) {}
     constexpr result(errc c) noexcept : why_(c) {}
+    /// @}
+    /// What is moved from keeps a value, itself moved from.
     result(result&& o) noexcept : has_(o.has_), why_(o.why_) {
         if (has_) ::new (&store_) T(std::move(*o));
     }
+    /// For those values that can be copied at all.
     result(const result& o)
         requires std::is_copy_constructible_v<T>
         : has_(o.has_), why_(o.why_) {
         if (has_) ::new (&store_) T(*o);
     }
+    /// By value: takes copies and temporaries alike.
     result& operator=(result o) noexcept {
         reset();
         why_ = o.why_;
@@ -144,8 +156,13 @@ public:
     }
     ~result() { reset(); }
 
+    /// Whether there is a value.
+    /// @{
     bool has_value() const noexcept { return has_; }
     explicit operator bool() const noexcept { return has_; }
+    /// @}
+    /// Requires: has_value(); not checked.
+    /// @{
     T& value() & noexcept { return *ptr(); }
     const T& value() const& noexcept { return *ptr(); }
     T&& value() && noexcept { return std::move(*ptr()); }
@@ -154,8 +171,10 @@ public:
     T&& operator*() && noexcept { return std::move(*ptr()); }
     T* operator->() noexcept { return ptr(); }
     const T* operator->() const noexcept { return ptr(); }
+    /// @}
     /// The reason; `status{}` when there is a value.
     status error() const noexcept { return has_ ? status{} : why_; }
+    /// The value, or `other` where there is none.
     template <class U>
     T value_or(U&& other) const& {
         return has_ ? **this : static_cast<T>(std::forward<U>(other));
@@ -181,22 +200,36 @@ template <class T>
     requires(std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T>)
 class [[nodiscard]] result<T> {
 public:
+    /// Named as std::expected names them.
+    /// @{
     using value_type = T;
     using error_type = status;
+    /// @}
 
+    /// From a value, or from the reason why there is none. Requires: a `status` given here is not ok.
+    /// @{
     VCCL_HOST_DEVICE constexpr result(const T& v) noexcept : value_(v) {}
     VCCL_HOST_DEVICE constexpr result(status s) noexcept : why_(s) {}
     VCCL_HOST_DEVICE constexpr result(errc c) noexcept : why_(c) {}
+    /// @}
 
+    /// Whether there is a value.
+    /// @{
     VCCL_HOST_DEVICE constexpr bool has_value() const noexcept { return why_.code == errc::ok; }
     VCCL_HOST_DEVICE constexpr explicit operator bool() const noexcept { return has_value(); }
+    /// @}
+    /// Requires: has_value(). Without one it is a default-made T, not undefined.
+    /// @{
     VCCL_HOST_DEVICE constexpr T& value() noexcept { return value_; }
     VCCL_HOST_DEVICE constexpr const T& value() const noexcept { return value_; }
     VCCL_HOST_DEVICE constexpr T& operator*() noexcept { return value_; }
     VCCL_HOST_DEVICE constexpr const T& operator*() const noexcept { return value_; }
     VCCL_HOST_DEVICE constexpr T* operator->() noexcept { return &value_; }
     VCCL_HOST_DEVICE constexpr const T* operator->() const noexcept { return &value_; }
+    /// @}
+    /// The reason; `status{}` when there is a value.
     VCCL_HOST_DEVICE constexpr status error() const noexcept { return why_; }
+    /// The value, or `other` where there is none.
     template <class U>
     VCCL_HOST_DEVICE constexpr T value_or(U&& other) const {
         return has_value() ? value_ : static_cast<T>(other);

@@ -13,13 +13,16 @@ namespace vccl::inline v0 {
 
 /// A span of time, or a point on a clock that started at zero.
 struct nanoseconds {
-    std::int64_t count{};
+    std::int64_t count{};  ///< Signed, so that differences need no care; 292 years in either direction.
     friend constexpr auto operator<=>(const nanoseconds&, const nanoseconds&) noexcept = default;
+    /// Plain arithmetic on counts; nothing checks for overflow.
+    /// @{
     friend constexpr nanoseconds operator+(nanoseconds a, nanoseconds b) noexcept { return {a.count + b.count}; }
     friend constexpr nanoseconds operator-(nanoseconds a, nanoseconds b) noexcept { return {a.count - b.count}; }
     friend constexpr nanoseconds operator*(nanoseconds a, std::int64_t n) noexcept { return {a.count * n}; }
     friend constexpr nanoseconds operator/(nanoseconds a, std::int64_t n) noexcept { return {a.count / n}; }
     constexpr nanoseconds& operator+=(nanoseconds b) noexcept {
+    /// @}
         count += b.count;
         return *this;
     }
@@ -27,11 +30,15 @@ struct nanoseconds {
     static constexpr nanoseconds never() noexcept { return {INT64_MAX / 4}; }
 };
 
+/// `10_s`, `5_ms`, ... after `using namespace vccl::literals`.
 namespace literals {
+/// Whole numbers only: there is no 0.5_s.
+/// @{
 constexpr nanoseconds operator""_ns(unsigned long long n) noexcept { return {static_cast<std::int64_t>(n)}; }
 constexpr nanoseconds operator""_us(unsigned long long n) noexcept { return {static_cast<std::int64_t>(n) * 1000}; }
 constexpr nanoseconds operator""_ms(unsigned long long n) noexcept { return {static_cast<std::int64_t>(n) * 1000000}; }
 constexpr nanoseconds operator""_s(unsigned long long n) noexcept { return {static_cast<std::int64_t>(n) * 1000000000}; }
+/// @}
 }  // namespace literals
 
 /// Tags by which a type says which policy axis it models; nothing matches by accident.

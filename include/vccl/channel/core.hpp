@@ -15,6 +15,7 @@
 
 namespace vccl::inline v0 {
 
+/// What a channel is doing, as its end at hand knows it. docs/protocol.md has the diagram.
 enum class channel_state : std::uint8_t {
     connecting,
     running,

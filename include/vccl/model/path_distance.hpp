@@ -12,8 +12,8 @@ namespace vccl::inline v0 {
 /// Where a device hangs. `path` is its resolved sysfs directory, such as
 /// "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0", or empty when unknown; only what follows "/pci" counts.
 struct device_place {
-    int numa{-1};
-    std::string_view path;
+    int numa{-1};  ///< -1: unknown
+    std::string_view path;  ///< Not kept beyond the call.
 };
 
 /// Distances by kind of path. Below `same_root` a distance is the number of PCI links between the devices.

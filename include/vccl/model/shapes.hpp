@@ -18,10 +18,10 @@ inline std::string host_letters(unsigned index) {
 
 /// What a regular cluster is made of.
 struct cluster_shape {
-    unsigned hosts{2};
-    unsigned nics_per_host{2};
-    unsigned ports_per_nic{2};
-    unsigned gpus_per_host{2};
+    unsigned hosts{2};  ///< Named A, B, ... in this order
+    unsigned nics_per_host{2};  ///< A.nic0, A.nic1, ...
+    unsigned ports_per_nic{2};                       ///< A.nic0.p0, ...; port r of NIC n is on the same rail on every host.
+    unsigned gpus_per_host{2};                       ///< A.gpu0, ...; they share the NICs out evenly
     std::uint64_t bytes_per_second{25'000'000'000};  ///< 200 Gb/s a port
 };
 
@@ -67,6 +67,7 @@ inline topology make_cluster(const cluster_shape& shape) {
     return t;
 }
 
+/// The same from four numbers, 200 Gb/s a port.
 inline topology make_cluster(unsigned hosts, unsigned nics_per_host, unsigned ports_per_nic, unsigned gpus_per_host) {
     return make_cluster(
         {.hosts = hosts, .nics_per_host = nics_per_host, .ports_per_nic = ports_per_nic, .gpus_per_host = gpus_per_host});

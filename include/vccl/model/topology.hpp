@@ -15,7 +15,7 @@ namespace vccl::inline v0 {
 /// A short name held in place, so that it can travel in a blob.
 template <std::size_t N>
 struct fixed_name {
-    char text[N]{};
+    char text[N]{};  ///< Ends at the first zero byte, or at N.
 
     constexpr fixed_name() noexcept = default;
     /// Names longer than N - 1 characters are cut.
@@ -23,7 +23,9 @@ struct fixed_name {
         const std::size_t n = s.size() < N ? s.size() : N - 1;
         for (std::size_t i = 0; i < n; ++i) text[i] = s[i];
     }
+    /// From a literal; what is too long is cut.
     constexpr fixed_name(const char* s) noexcept : fixed_name(std::string_view(s)) {}
+    /// Points into this name, and lives as long as it does.
     constexpr std::string_view view() const noexcept {
         std::size_t n = 0;
         while (n < N && text[n] != '\0') ++n;
@@ -38,41 +40,53 @@ using port_name = fixed_name<48>;
 /// Relative cost of a path inside a host; only the order matters.
 using distance = std::uint32_t;
 
+/// Plain vectors; an id is an index into its vector. Written by hand, it is checked where it is used, not where it is made.
 struct topology {
+    /// A machine.
     struct host {
-        fixed_name<48> name;
+        fixed_name<48> name;  ///< "A"; unique in the topology
     };
+    /// A network card.
     struct nic {
-        fixed_name<48> name;
-        host_id host;
+        fixed_name<48> name;    ///< "mlx5_0", "A.nic0"; unique in the topology.
+        host_id host;           ///< That it is plugged into.
         std::int16_t numa{-1};  ///< -1: unknown
         fixed_name<48> pci;     ///< "0000:3b:00.0", or empty
     };
+    /// A port of a NIC: where a lane begins or ends.
     struct port {
-        port_name name;
-        nic_id nic;
+        port_name name;                ///< "mlx5_0:1", "A.nic0.p0"; what a backend opens.
+        nic_id nic;                    ///< That it belongs to.
         std::uint8_t number{1};        ///< 1-based within its NIC
-        rail_id rail;
-        std::uint64_t bytes_per_second{};
+        rail_id rail;                  ///< Ports of one rail reach each other; lanes never cross rails.
+        std::uint64_t bytes_per_second{};  ///< Line rate, one direction; 0: unknown.
     };
+    /// A GPU: where channels are counted from.
     struct gpu {
-        fixed_name<48> name;
-        host_id host;
-        std::int16_t numa{-1};
-        fixed_name<48> pci;
+        fixed_name<48> name;  ///< "A.gpu0"; unique in the topology.
+        host_id host;  ///< That it is plugged into.
+        std::int16_t numa{-1};         ///< -1: unknown
+        fixed_name<48> pci;            ///< "0000:17:00.0", or empty
         std::vector<distance> to_nic;  ///< one for each entry of `nics`; same host only has a meaning
     };
 
+    /// Indexed by the id of the same name.
+    /// @{
     std::vector<host> hosts;
     std::vector<nic> nics;
     std::vector<port> ports;
     std::vector<gpu> gpus;
+    /// @}
 
+    /// Requires: valid(p).
     host_id host_of(port_id p) const noexcept { return nics[ports[p.value].nic.value].host; }
+    /// Is it an index into its vector?
+    /// @{
     bool valid(port_id p) const noexcept { return p.value < ports.size(); }
     bool valid(gpu_id g) const noexcept { return g.value < gpus.size(); }
     bool valid(nic_id n) const noexcept { return n.value < nics.size(); }
     bool valid(host_id h) const noexcept { return h.value < hosts.size(); }
+    /// @}
 
     /// Returns: how many ports the NIC has.
     unsigned port_count(nic_id n) const noexcept {
@@ -94,10 +108,13 @@ struct topology {
         for (const port& q : ports) before += q.nic == self.nic && q.number < self.number ? 1U : 0U;
         return before;
     }
+    /// By name; set-up only, the search is linear. Errors: `no_port`, `no_device` or `not_found`, by kind.
+    /// @{
     result<port_id> find_port(std::string_view name) const noexcept { return find<port_id>(ports, name, errc::no_port); }
     result<nic_id> find_nic(std::string_view name) const noexcept { return find<nic_id>(nics, name, errc::no_device); }
     result<gpu_id> find_gpu(std::string_view name) const noexcept { return find<gpu_id>(gpus, name, errc::not_found); }
     result<host_id> find_host(std::string_view name) const noexcept { return find<host_id>(hosts, name, errc::not_found); }
+    /// @}
 
 private:
     template <class Id, class List>

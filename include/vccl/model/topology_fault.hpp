@@ -8,6 +8,7 @@
 
 namespace vccl::inline v0 {
 
+/// What is wrong with a line; `describe` makes a sentence of it.
 enum class topology_cause : std::uint8_t {
     none,
     empty,              ///< no host at all
@@ -29,8 +30,8 @@ enum class topology_cause : std::uint8_t {
 /// Where and why a text is no topology. `name` is the offending word.
 struct topology_fault {
     unsigned line{};  ///< from 1; 0 for the text as a whole
-    topology_cause cause{topology_cause::none};
-    fixed_name<48> name;
+    topology_cause cause{topology_cause::none};  ///< `none`: nothing is wrong.
+    fixed_name<48> name;  ///< Empty where no single word is to blame.
 };
 
 /// Returns: the fault in one sentence that says what to do, such as

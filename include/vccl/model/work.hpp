@@ -9,17 +9,21 @@
 
 namespace vccl::inline v0 {
 
+/// What a work request does. The last two need a backend with `capabilities.atomics`.
 enum class work_op : std::uint8_t { write, write_imm, send, read, fetch_add, cmp_swap };
 
+/// Asked for with a work request; combined with `|`.
 enum class work_flags : std::uint8_t {
     none = 0,
     signaled = 1,  ///< make a completion also on success
     inlined = 2,   ///< take the bytes while posting; the buffer is free at once, its lkey unused
     fence = 4,     ///< wait for earlier READs and atomics of this QP
 };
+/// Both sets together.
 VCCL_HOST_DEVICE constexpr work_flags operator|(work_flags a, work_flags b) noexcept {
     return static_cast<work_flags>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
 }
+/// Is `one` in the set?
 VCCL_HOST_DEVICE constexpr bool has(work_flags set, work_flags one) noexcept {
     return (static_cast<unsigned>(set) & static_cast<unsigned>(one)) != 0;
 }
@@ -32,32 +36,33 @@ struct work {
     std::uint64_t swap_add{};     ///< fetch_add: the addend; cmp_swap: the new value
     std::uint64_t compare{};      ///< cmp_swap only
     std::uint32_t length{};       ///< bytes; 0 is allowed
-    vccl::lkey lkey{};
-    vccl::rkey rkey{};
+    vccl::lkey lkey{};            ///< Of the local buffer; unused where the bytes are inlined.
+    vccl::rkey rkey{};            ///< Of the peer's memory; unused by SEND.
     std::uint32_t immediate{};    ///< host byte order; write_imm only
-    work_op op{work_op::write};
-    work_flags flags{work_flags::none};
+    work_op op{work_op::write};   ///< What is to be done.
+    work_flags flags{work_flags::none};  ///< With what on top.
 };
 
 /// A receive-queue work request: where a SEND lands. WRITE_IMM consumes one, too, and ignores its buffer.
 struct recv_work {
-    std::uint64_t wr_id{};
-    std::uint64_t addr{};
-    std::uint32_t length{};
-    vccl::lkey lkey{};
+    std::uint64_t wr_id{};  ///< Comes back in the completion, unchanged.
+    std::uint64_t addr{};  ///< Where it lands: local, in memory that `lkey` covers.
+    std::uint32_t length{};  ///< Bytes at most: a longer SEND is an error at both ends.
+    vccl::lkey lkey{};  ///< Of the buffer.
 };
 
+/// Which kind of work, or arrival, a completion stands for.
 enum class completion_op : std::uint8_t { write, send, read, fetch_add, cmp_swap, recv, recv_write_imm };
 
 /// What a completion queue yields. With an error status only `wr_id`, `qp`, `status` and `vendor` are set.
 struct completion {
-    std::uint64_t wr_id{};
+    std::uint64_t wr_id{};      ///< Of the work request that it completes.
     std::uint32_t byte_len{};   ///< bytes received (recv, recv_write_imm, read)
     std::uint32_t immediate{};  ///< host byte order (recv_write_imm)
-    vccl::qpn qp{};
-    std::uint32_t vendor{};
-    wc_status status{wc_status::success};
-    completion_op op{completion_op::write};
+    vccl::qpn qp{};             ///< The queue pair on which it happened.
+    std::uint32_t vendor{};     ///< The vendor's own error number, for the log of an expert.
+    wc_status status{wc_status::success};  ///< Anything but `success`: the queue pair is in ERR.
+    completion_op op{completion_op::write};  ///< Undefined with an error, as in verbs.
 };
 
 }  // namespace vccl::inline v0

@@ -82,13 +82,16 @@ struct on_completion {
                   "vccl: every handler of an on_completion needs on_done, on_polled, on_event or on_error, each noexcept and of "
                   "the form in policy/completion.hpp");
     using policy_axis = axis::completion;
-    std::tuple<Hs...> handlers{};
+    std::tuple<Hs...> handlers{};  ///< In the order in which they are called.
 
     on_completion() = default;
+    /// For handlers that have a state to begin with.
     explicit on_completion(Hs... hs)
         requires(sizeof...(Hs) > 0)
         : handlers(std::move(hs)...) {}
 
+    /// The handler of this type. Requires: it is named once.
+    /// @{
     template <class H>
     H& get() noexcept {
         return std::get<H>(handlers);
@@ -97,7 +100,9 @@ struct on_completion {
     const H& get() const noexcept {
         return std::get<H>(handlers);
     }
+    /// @}
 
+    /// Each handler that listens, in order.
     void on_done(const chunk_report& r) noexcept {
         std::apply(
             [&](auto&... h) {
@@ -109,6 +114,7 @@ struct on_completion {
             },
             handlers);
     }
+    /// Each handler that listens, in order.
     void on_polled(const completion& c) noexcept {
         std::apply(
             [&](auto&... h) {
@@ -120,6 +126,7 @@ struct on_completion {
             },
             handlers);
     }
+    /// Each handler that listens, in order.
     void on_event(const channel_event& e) noexcept {
         std::apply(
             [&](auto&... h) {
@@ -131,6 +138,7 @@ struct on_completion {
             },
             handlers);
     }
+    /// The first handler that has an opinion decides; where none has one, the stock verdict.
     verdict on_error(const completion& c) noexcept {
         verdict v = stock_verdict(c.status);
         bool judged = false;
@@ -155,8 +163,13 @@ struct on_completion {
 /// Counts chunks, bytes and events.
 struct counters {
     using policy_axis = axis::completion;
+    /// Chunks that ended well and their bytes; moves of the channel and verdicts on lanes; chunks sent again, chunks found
+    /// delivered by a failover; chunks that ended without their bytes.
+    /// @{
     std::uint64_t chunks{}, bytes{}, failovers{}, failbacks{}, lane_faults{}, replayed{}, already_delivered{}, refused{};
+    /// @}
 
+    /// Counts; a chunk without its bytes is `refused`.
     void on_done(const chunk_report& r) noexcept {
         if (r.outcome) {
             ++chunks;
@@ -165,6 +178,7 @@ struct counters {
             ++refused;
         }
     }
+    /// Counts.
     void on_event(const channel_event& e) noexcept {
         using kind = channel_event::kind;
         failovers += e.what == kind::failed_over;
@@ -179,10 +193,12 @@ struct counters {
 template <std::size_t Capacity = 256>
 struct trace {
     using policy_axis = axis::completion;
-    channel_event events[Capacity]{};
-    std::uint64_t seen{};
+    channel_event events[Capacity]{};  ///< A ring; operator[] knows where it begins.
+    std::uint64_t seen{};  ///< Events ever, kept or not.
 
+    /// Overwrites the oldest when it is full.
     void on_event(const channel_event& e) noexcept { events[seen++ % Capacity] = e; }
+    /// How many are kept.
     std::size_t size() const noexcept { return seen < Capacity ? static_cast<std::size_t>(seen) : Capacity; }
     /// The i-th event still kept, oldest first.
     const channel_event& operator[](std::size_t i) const noexcept { return events[(seen - size() + i) % Capacity]; }

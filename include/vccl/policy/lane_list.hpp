@@ -9,15 +9,23 @@
 
 namespace vccl::inline v0 {
 
+/// At most `max_lanes` ports, none twice.
 class lane_list {
 public:
+    /// How many lanes, the primary included.
     constexpr unsigned size() const noexcept { return size_; }
+    /// As a policy returns it that knows no backup.
     constexpr bool empty() const noexcept { return size_ == 0; }
+    /// Then add() adds nothing more.
     constexpr bool full() const noexcept { return size_ == max_lanes; }
     /// Requires: i < size().
     constexpr port_id operator[](unsigned i) const noexcept { return ports_[i]; }
+    /// The primary first, then the backups as they are tried.
+    /// @{
     constexpr const port_id* begin() const noexcept { return ports_; }
     constexpr const port_id* end() const noexcept { return ports_ + size_; }
+    /// @}
+    /// Is a lane on this port? Linear, over at most `max_lanes`.
     constexpr bool contains(port_id p) const noexcept {
         for (port_id q : *this)
             if (q == p) return true;
@@ -30,6 +38,7 @@ public:
         ports_[size_++] = p;
         return true;
     }
+    /// The same ports in the same order.
     friend constexpr bool operator==(const lane_list& a, const lane_list& b) noexcept {
         if (a.size_ != b.size_) return false;
         for (unsigned i = 0; i < a.size_; ++i)

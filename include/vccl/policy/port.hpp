@@ -64,7 +64,7 @@ struct check_port_policy {
                   "vccl: primary_for must be noexcept and return vccl::result<vccl::port_id>");
     static_assert(!detail::has_backups_for<P> || enumerates_backups<P>,
                   "vccl: backups_for must be noexcept and return vccl::lane_list");
-    static constexpr bool ok = port_policy<P>;
+    static constexpr bool ok = port_policy<P>;  ///< Always true where it compiles.
 };
 
 /// Returns: all backups of `primary`, whether the policy knows one or several; empty when there is none.
@@ -85,6 +85,7 @@ result<lane_list> all_backups(const P& policy, const topology& t, port_id primar
 /// One lane and no backup: a dead port suspends the channel until it returns.
 struct no_backup {
     using policy_axis = axis::port;
+    /// Always `no_port`: no lane but the primary.
     result<port_id> backup_for(const topology&, port_id primary, channel_id) const noexcept {
         return status{errc::no_port, primary.value};
     }

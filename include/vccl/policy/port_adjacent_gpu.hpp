@@ -9,6 +9,7 @@
 
 namespace vccl::inline v0 {
 
+/// The partner GPU's nearest NIC stands in; both ends agree where GPUs are cabled alike.
 struct adjacent_gpu {
     using policy_axis = axis::port;
 

@@ -72,6 +72,7 @@ template <class... Ps>
 struct first_of : detail::port_combination<Ps...> {
     using detail::port_combination<Ps...>::port_combination;
 
+    /// All backups of the first member that knows one.
     lane_list backups_for(const topology& t, port_id primary, channel_id c) const noexcept {
         lane_list backups;
         this->members.each([&](const auto& p) noexcept {
@@ -87,6 +88,7 @@ template <class... Ps>
 struct each_of : detail::port_combination<Ps...> {
     using detail::port_combination<Ps...>::port_combination;
 
+    /// The backups of all members, each port once.
     lane_list backups_for(const topology& t, port_id primary, channel_id c) const noexcept {
         lane_list backups;
         this->members.each([&](const auto& p) noexcept {

@@ -13,10 +13,12 @@ namespace vccl::inline v0 {
 struct sibling_port {
     using policy_axis = axis::port;
 
+    /// The next port of the NIC, after the last the first; `no_port` on a NIC of one port.
     result<port_id> backup_for(const topology& t, port_id primary, channel_id) const noexcept {
         if (!t.valid(primary)) return status{errc::invalid_argument, primary.value};
         return after(t, primary, 1);
     }
+    /// The NIC's other ports, from the next on.
     lane_list backups_for(const topology& t, port_id primary, channel_id) const noexcept {
         lane_list backups;
         if (!t.valid(primary)) return backups;
@@ -38,11 +40,13 @@ private:
 struct channel_parity {
     using policy_axis = axis::port;
 
+    /// Port `c` modulo the number of ports, of the NIC nearest to `g`.
     result<port_id> primary_for(const topology& t, gpu_id g, channel_id c) const noexcept {
         const result<nic_id> nic = nearest_nic(t, g);
         if (!nic) return nic.error();
         return t.port_at(*nic, c.value % t.port_count(*nic));
     }
+    /// As sibling_port says.
     result<port_id> backup_for(const topology& t, port_id primary, channel_id c) const noexcept {
         return sibling_port{}.backup_for(t, primary, c);
     }

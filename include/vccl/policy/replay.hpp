@@ -19,18 +19,18 @@ struct memory_region;
 /// How a chunk went out; a word, so that a run of chunks is marked with one store each.
 struct posting {
     std::uint32_t generation{};   ///< of `lane`, when it was posted
-    std::uint8_t lane{};
+    std::uint8_t lane{};          ///< That it went out on.
     std::uint8_t arrived{};       ///< parts that the receiver already has, a bit each
-    bool posted{};
+    bool posted{};                ///< False: queued, waiting for its grant.
     bool too_long{};              ///< larger than the receive that met it: ended without its bytes
 };
 static_assert(sizeof(posting) == 8);
 
 /// One chunk as its sender remembers it.
 struct outgoing : posting {
-    std::uint64_t addr{};
-    memory_region* region{};
-    std::uint32_t length{};
+    std::uint64_t addr{};  ///< Of the chunk's bytes, which the user keeps until it has ended.
+    memory_region* region{};      ///< Their registration; null for an empty chunk.
+    std::uint32_t length{};       ///< Bytes.
     work_flags flags{};           ///< inlined or none
 };
 
@@ -62,9 +62,10 @@ public:
     static_assert(Capacity >= 1 && Capacity <= 1024 && std::has_single_bit(Capacity),
                   "vccl: the capacity of a rollback_fifo must be a power of two between 1 and 1024");
     using policy_axis = axis::replay;
-    static constexpr std::size_t capacity = Capacity;
-    static constexpr bool can_replay = true;
+    static constexpr std::size_t capacity = Capacity;  ///< Chunks that may be under way; `send` refuses more with `would_block`.
+    static constexpr bool can_replay = true;  ///< What makes the difference to no_replay.
 
+    /// Requires: at most `capacity` chunks are unretired, this one included.
     void record(sequence s, const outgoing& o) noexcept {
         // Member by member, so that the compiler need not put `o` together in memory first.
         outgoing& to = at(s);
@@ -74,7 +75,9 @@ public:
         to.length = o.length;
         to.flags = o.flags;
     }
+    /// Requires: recorded, and no `capacity` chunks recorded since.
     outgoing& at(sequence s) noexcept { return slots_[s.value & (Capacity - 1)]; }
+    /// Nothing to do: the slot is used again `capacity` chunks later.
     void retire(sequence) noexcept {}
     /// Optional, for speed: chunks [s, s + contiguous(s)) lie behind each other in one array.
     static constexpr std::uint64_t contiguous(std::uint64_t s) noexcept { return Capacity - (s & (Capacity - 1)); }
@@ -87,13 +90,14 @@ private:
 template <std::size_t Capacity = 64>
 class no_replay : public rollback_fifo<Capacity> {
 public:
-    static constexpr bool can_replay = false;
+    static constexpr bool can_replay = false;  ///< A lane that dies with chunks under way ends the channel.
 };
 
 /// A log whose chunks have a placement.
 template <replay_log Log>
 class placed : public Log {
 public:
+    /// Of an unretired chunk: the stripe sender fills it in, the core reads it.
     placement& place(sequence s) noexcept { return places_[s.value % Log::capacity]; }
 
 private:

@@ -37,12 +37,14 @@ concept detection_policy = on_axis<D, axis::detect> && requires(const D d) {
 /// Events, progress timer and probes, with the times above.
 struct detect {
     using policy_axis = axis::detect;
-    detection_times values{};
+    detection_times values{};  ///< Change what does not suit the fabric; docs/protocol.md says what each is.
+    /// The same at each call.
     constexpr detection_times times() const noexcept { return values; }
 };
 /// Error completions and timers only: for fabrics whose port events lie.
 struct detect_without_events {
     using policy_axis = axis::detect;
+    /// The same times, port events not looked at.
     constexpr detection_times times() const noexcept {
         detection_times t{};
         t.use_events = false;
@@ -59,19 +61,23 @@ concept failback_policy = on_axis<F, axis::failback> && requires(const F f, unsi
 /// As soon as the probe of the rebuilt lane is answered.
 struct immediate_failback {
     using policy_axis = axis::failback;
+    /// Zero, however often the lane has failed.
     constexpr nanoseconds hold(unsigned) const noexcept { return {0}; }
 };
 /// After `Milliseconds` of good health, doubled for each earlier failure of the lane, up to four times.
 template <unsigned Milliseconds = 100>
 struct hold_down {
     using policy_axis = axis::failback;
+    /// `Milliseconds`, twice or four times that from the second and third failure on.
     constexpr nanoseconds hold(unsigned times_failed) const noexcept {
         const unsigned doublings = times_failed < 2 ? 0 : times_failed == 2 ? 1 : 2;
         return nanoseconds{std::int64_t{Milliseconds} * 1'000'000} * (std::int64_t{1} << doublings);
     }
 };
+/// A lane that failed once is used again only when all others have failed.
 struct never_failback {
     using policy_axis = axis::failback;
+    /// For ever.
     constexpr nanoseconds hold(unsigned) const noexcept { return nanoseconds::never(); }
 };
 
@@ -83,7 +89,7 @@ template <unsigned Count = 1>
 struct qp_group {
     static_assert(Count >= 1 && Count <= 8, "vccl: a qp_group has 1 to 8 QPs");
     using policy_axis = axis::group;
-    static constexpr unsigned count = Count;
+    static constexpr unsigned count = Count;  ///< As an endpoint is compiled for.
 };
 
 }  // namespace vccl::inline v0
