@@ -38,7 +38,7 @@ class loopback {
 
 public:
     using policy_axis = axis::verbs;
-    static constexpr backend_capabilities capabilities{};
+    static constexpr backend_capabilities capabilities{};  ///< The defaults: no dma-buf, no manual time.
 
     class mr {
     public:
@@ -218,7 +218,9 @@ public:
         std::shared_ptr<wire> wire_;
     };
 
+    /// `unsupported`: write a topology by hand, `make_cluster` has some.
     result<topology> discover() const { return errc::unsupported; }
+    /// A port of any name.
     result<port> open(const port_name&) noexcept { return port{wire_}; }
 
 private:

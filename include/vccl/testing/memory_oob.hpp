@@ -17,13 +17,17 @@ namespace vccl::inline v0::testing {
 
 /// Both directions between one listener and its caller; the test holds it, too.
 struct memory_oob_link {
+    /// What is under way, in order.
+    /// @{
     std::deque<std::vector<std::byte>> to_listener, to_caller;
+    /// @}
     bool cut{};                       ///< both ends see a broken channel
-    bool listener_gone{};
+    bool listener_gone{};             ///< The caller sees that nobody listens any more.
     bool caller_gone{};               ///< the listener sees that the caller's kernel closed it
-    bool caller_present{};
-    unsigned lost_percent{};
-    std::uint64_t random{0x2545f4914f6cdd1d};
+    bool caller_present{};            ///< Somebody has connected.
+    unsigned lost_percent{};          ///< Of messages, either way.
+    std::uint64_t random{0x2545f4914f6cdd1d};  ///< The state of the coin that decides about losses.
+    /// Tosses it once.
     bool loses() noexcept {
         random ^= random << 13;
         random ^= random >> 7;
@@ -32,6 +36,7 @@ struct memory_oob_link {
     }
 };
 
+/// Models oob_channel. Names are given out in order, and are worth something in this process only.
 class memory_oob {
 public:
     using policy_axis = axis::oob;
@@ -39,6 +44,8 @@ public:
     /// The link of the channel that was listened on last: for the test to break.
     static std::shared_ptr<memory_oob_link> last() { return last_; }
 
+    /// As oob_channel says, at once and without a system call; what the test has cut stays cut.
+    /// @{
     result<oob_address> listen(const oob_address&, const oob_secret&) noexcept {
         link_ = std::make_shared<memory_oob_link>();
         last_ = link_;
@@ -78,6 +85,7 @@ public:
         return one.size();
     }
     void close() noexcept { leave(); }
+    /// @}
     memory_oob() = default;
     memory_oob(const memory_oob&) = delete;
     ~memory_oob() { leave(); }

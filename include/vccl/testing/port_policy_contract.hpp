@@ -90,6 +90,7 @@ inline std::vector<std::pair<std::string, topology>> port_policy_shapes() {
     return shapes;
 }
 
+/// For every regular cluster, primary port and channel number tried.
 TEST_CASE_TEMPLATE_DEFINE("a port policy names another port of the same host, always the same one, or no_port", P,
                           port_policy_contract) {
     static_assert(check_port_policy<P>::ok);

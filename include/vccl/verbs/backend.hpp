@@ -17,53 +17,65 @@
 
 namespace vccl::inline v0 {
 
+/// A port's address on the fabric; RoCE v2 keeps an IP address in it.
 struct gid {
-    std::uint8_t raw[16]{};
+    std::uint8_t raw[16]{};  ///< Network byte order.
     friend constexpr bool operator==(const gid&, const gid&) noexcept = default;
 };
 
+/// May it carry traffic now?
 enum class port_state : std::uint8_t { down, active };
+/// What runs below: it decides whether the GID or the LID leads to the peer.
 enum class link_layer : std::uint8_t { infiniband, ethernet };
 
 /// A port as `query()` finds it now. RoCE may renumber the GID table after a flap, so it is read anew each time.
 struct port_attributes {
+    /// As found at this moment.
+    /// @{
     port_state state{port_state::down};
     link_layer link{link_layer::ethernet};
     std::uint8_t gid_index{};
     std::uint16_t lid{};
+    /// @}
     std::uint32_t mtu{};             ///< active path MTU in bytes
     std::uint64_t bytes_per_second{};///< line rate; 0 if unknown
-    gid address{};
+    gid address{};                   ///< The GID at `gid_index`.
 };
 
 /// Queue sizes of a QP. The backend rounds up, never down.
 struct qp_limits {
+    /// Work requests that may be outstanding.
+    /// @{
     std::uint32_t send_depth{128};
     std::uint32_t recv_depth{128};
-    std::uint32_t inline_bytes{64};
+    /// @}
+    std::uint32_t inline_bytes{64};  ///< Largest payload taken while posting; at most the port's inline_limit().
 };
 
 /// Whom an RC QP is connected to.
 struct qp_peer {
-    vccl::qpn number{};
+    vccl::qpn number{};  ///< Its number at the peer.
     psn first_psn{};     ///< the peer's first send PSN
-    gid address{};
-    std::uint16_t lid{};
+    gid address{};       ///< The peer port's GID; RoCE needs nothing else.
+    std::uint16_t lid{};  ///< The peer port's LID; InfiniBand's own subnets need it.
     std::uint32_t mtu{}; ///< path MTU in bytes: the smaller of both ports' active MTU
 };
 
 /// The hardware's own timers. Retry time is 4.096 us * 2^timeout * (retries + 1); many NICs have a floor far above.
 /// retry_count 7 means "for ever" on soft-RoCE, so the stock value stays below it.
 struct qp_timers {
-    std::uint8_t timeout{14};
-    std::uint8_t retry_count{2};
-    std::uint8_t rnr_retry{6};
-    std::uint8_t min_rnr_timer{12};
+    std::uint8_t timeout{14};  ///< exponent, see above; 0 to verbs means no time-out at all
+    std::uint8_t retry_count{2};  ///< Times that a time-out is retried before the queue pair gives up.
+    std::uint8_t rnr_retry{6};  ///< The same for a receiver that is not ready; 7 is for ever.
+    std::uint8_t min_rnr_timer{12};  ///< Code of the wait that a receiver that is not ready asks for; 12 is 0.64 ms.
 };
 
+/// The states of an RC queue pair that the library uses; docs/concepts.md says what each step must do.
 enum class qp_state : std::uint8_t { reset, init, ready_to_receive, ready_to_send, error };
 
+/// What a device says without being asked.
 struct async_event {
+    /// The events that matter here; the rest is `other`.
     enum class kind : std::uint8_t {
         none,
         port_error,
@@ -75,7 +87,7 @@ struct async_event {
         cq_error,
         other
     };
-    kind what{kind::none};
+    kind what{kind::none};  ///< `none`: nothing to say.
     vccl::qpn qp{};  ///< qp_fatal only
 };
 
@@ -84,7 +96,7 @@ struct backend_capabilities {
     bool dmabuf{};            ///< port.register_dmabuf exists
     bool manual_time{};       ///< driven by a manual clock: nothing moves while the caller waits
     bool loopback{true};      ///< a QP may be connected to a QP of the same port (the GPU flush does that)
-    bool atomics{true};
+    bool atomics{true};       ///< FETCH_ADD and CMP_SWAP work.
 };
 
 template <class Q>

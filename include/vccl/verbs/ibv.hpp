@@ -10,13 +10,15 @@
 
 namespace vccl::inline v0::verbs {
 
+/// Configuration only: what is open belongs to the ports that open() gives.
 struct ibv {
     using policy_axis = axis::verbs;
-    using port = ibv_port;
+    using port = ibv_port;  ///< What open() gives.
+    /// Compile-time: dma-buf where the headers of rdma-core have it.
     static constexpr backend_capabilities capabilities{
         .dmabuf = ibv_detail::can_register_dmabuf<ibv_pd>, .manual_time = false, .loopback = true, .atomics = true};
 
-    ibv_path path{};
+    ibv_path path{};           ///< how ports are opened; the default suits
     fixed_name<48> devices{};  ///< discover only devices whose name begins with this
 
     /// Returns: `no_device` when there is none, `permission` when /dev/infiniband may not be opened.

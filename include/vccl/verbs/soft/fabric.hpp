@@ -11,18 +11,26 @@ namespace vccl::inline v0::verbs {
 
 /// A row of `vccl-fabric status`.
 struct soft_port_status {
-    port_name name;
-    rail_id rail;
+    port_name name;  ///< As fault commands call it.
+    rail_id rail;            ///< Its switch plane.
+    /// Traffic needs all three: the port, its cable, the switch of its rail.
+    /// @{
     bool up{}, cable{}, switch_up{};
+    /// @}
     std::uint32_t faults{};  ///< soft_detail::fault_bits
-    std::uint64_t bytes_per_second{};
+    std::uint64_t bytes_per_second{};  ///< As commands have set it; 0: unlimited.
+    /// Since the fabric was made, this port; `dropped` counts packets that a fault took.
+    /// @{
     std::uint64_t bytes_out{}, bytes_in{}, packets_out{}, dropped{};
-    std::uint32_t downs{};
+    /// @}
+    std::uint32_t downs{};  ///< Times that the port went down.
 };
 
+/// Move-only. The creator's destructor takes the name away; attached processes keep what they have.
 class soft_fabric {
 public:
     soft_fabric(soft_fabric&&) noexcept = default;
+    /// Swaps: what was held before goes with `o`.
     soft_fabric& operator=(soft_fabric&& o) noexcept {
         std::swap(engine_, o.engine_);
         std::swap(creator_, o.creator_);
@@ -71,14 +79,19 @@ public:
         }
         return errc::not_found;
     }
+    /// What it was made with, hosts of other processes included.
     const topology& shape() const noexcept { return engine_->shape(); }
 
     /// Manual time. `step` runs the next event that is due now, or says that there is none; `advance` runs all that fall
     /// due on the way and moves the clock. One thread.
     manual_clock clock() const noexcept { return {engine_->manual_now()}; }
+    /// Manual time, or CLOCK_MONOTONIC.
     nanoseconds now() const noexcept { return engine_->now(); }
+    /// Requires: manual time.
+    /// @{
     bool step() noexcept { return engine_->step(); }
     void advance(nanoseconds by) noexcept { engine_->advance(by); }
+    /// @}
     /// `nanoseconds::never()` when nothing is to happen.
     nanoseconds next_event_at() const noexcept { return engine_->next_event_at(); }
     /// Of all events so far: equal for equal seeds and calls.
@@ -91,6 +104,7 @@ public:
         return soft_detail::parse(text, shape(), engine_->control().at.rail_count).error();
     }
 
+    /// A row for each port, in the topology's order. Allocates; any thread.
     std::vector<soft_port_status> status() const {
         std::vector<soft_port_status> rows;
         for (std::uint32_t i = 0; i < shape().ports.size(); ++i) {
