@@ -113,6 +113,7 @@ result<job_secret> read_job_secret(Get&& get, std::string& why) {
     return s;
 }
 
+/// The real environment, as `find_place` reads it unless it is given another reader.
 inline const char* process_environment(const char* name) noexcept { return std::getenv(name); }
 
 }  // namespace vccl::inline v0

@@ -11,6 +11,7 @@
 
 namespace vccl::inline v0 {
 
+/// Sole user of its communicator while a call of exchange() runs.
 class mpi_exchange {
 public:
     /// The communicator must outlive it, and not be used by others during exchange(). Requires: MPI_Init was called.
@@ -23,8 +24,11 @@ public:
     mpi_exchange(const mpi_exchange&) = delete;
     mpi_exchange& operator=(const mpi_exchange&) = delete;
 
+    /// As MPI numbers and counts them in the communicator.
+    /// @{
     std::uint32_t rank() const noexcept { return rank_; }
     std::uint32_t ranks() const noexcept { return ranks_; }
+    /// @}
 
     /// Errors: invalid_argument (a parcel to nobody), too_large (2 GiB or more in all), io_error (MPI failed), timeout: both are
     /// final, and after a timeout MPI still holds the object's buffers, so it must stay until MPI is finalized or the job is ended.

@@ -15,6 +15,7 @@
 
 namespace vccl::inline v0 {
 
+/// How much the root lends to callers, known and unknown.
 struct bootstrap_limits {
     std::uint32_t frame_bytes{64u << 20};      ///< of a rank's parcels in one exchange
     unsigned waiting{64};                      ///< callers that have not proved anything yet; the one that waits longest goes
@@ -50,8 +51,10 @@ inline status failure_of(std::span<const std::byte> frame) noexcept {
 
 }  // namespace detail
 
+/// Made by `tcp_bootstrap` at rank 0; programs see only that.
 class bootstrap_root {
 public:
+    /// Requires: `listener` listens; ranks is at least 1, the root's own included.
     bootstrap_root(detail::socket_fd listener, const job_secret& secret, std::uint32_t ranks, const bootstrap_limits& limits)
         : listener_(std::move(listener)), secret_(secret), limits_(limits), members_(ranks) {}
 

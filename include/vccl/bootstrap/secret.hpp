@@ -19,9 +19,9 @@ namespace vccl::inline v0 {
 
 /// 32 bytes. Never sent, never printed.
 struct job_secret {
-    static constexpr std::size_t least_text = 16;
+    static constexpr std::size_t least_text = 16;  ///< Characters of a text; fewer would be guessed.
 
-    unsigned char bytes[32]{};
+    unsigned char bytes[32]{};  ///< Filled by `from_text`; all zero is no secret.
 
     /// From a text that all ranks were given, such as the output of `openssl rand -hex 32`. invalid_argument: it is shorter than
     /// `least_text` characters, so it could be guessed.
@@ -39,14 +39,16 @@ struct job_secret {
     }
 };
 
+/// What proves that a message comes from one who knows the secret.
 struct message_code {
-    unsigned char bytes[32]{};
+    unsigned char bytes[32]{};  ///< The whole HMAC, not cut.
     /// In a time that does not depend on where they differ.
     friend bool operator==(const message_code& a, const message_code& b) noexcept {
         return ::CRYPTO_memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;
     }
 };
 
+/// The code of `message` under `key`, which may have any length.
 inline message_code hmac_sha256(std::span<const unsigned char> key, std::span<const unsigned char> message) noexcept {
     message_code out;
     unsigned length = sizeof out.bytes;

@@ -13,8 +13,11 @@ namespace vccl::inline v0 {
 
 /// Who one is, and where rank 0 is found.
 struct job_place {
+    /// From 0; the same `ranks` and `root` at all of them.
+    /// @{
     std::uint32_t rank{}, ranks{1};
     std::uint32_t local_rank{}, local_ranks{1};  ///< among those of this host
+    /// @}
     std::string root;                            ///< "host:port"; names are resolved
 };
 
@@ -29,6 +32,7 @@ public:
         if (!fd) return fd.error();
         return result<bootstrap_listener>(bootstrap_listener(std::move(*fd)));
     }
+    /// "host:port" with the port that was found: for the others' `root`.
     std::string address() const { return std::string(detail::own_address(fd_.get()).view()); }
 
 private:
@@ -37,6 +41,7 @@ private:
     detail::socket_fd fd_;
 };
 
+/// Made once a job and rank; ends are then connected by exchanges of their blobs.
 class tcp_bootstrap {
 public:
     /// Effects: rank 0 listens at `place.root` until all ranks are there; the others call there until it answers. Errors:
@@ -60,8 +65,11 @@ public:
         return admit(place, std::move(listener), secret, steady_clock{}.now() + timeout, limits);
     }
 
+    /// As the `job_place` said that it was made with.
+    /// @{
     std::uint32_t rank() const noexcept { return place_.rank; }
     std::uint32_t ranks() const noexcept { return place_.ranks; }
+    /// @}
     /// This rank's address towards the root, without a port: `oob = own_host() + ":0"` in endpoint_options lets other hosts find
     /// its ends. Rank 0 has it from its listener; if that takes any address, it is "0.0.0.0": name one of the host instead.
     const std::string& own_host() const noexcept { return own_host_; }

@@ -10,6 +10,7 @@
 
 namespace vccl::inline v0 {
 
+/// A few words, such as "this end's port went down".
 constexpr std::string_view text(fault_cause c) noexcept {
     switch (c) {
         case fault_cause::none: return "no cause known";
@@ -39,7 +40,8 @@ inline std::string duration_text(nanoseconds t) {
 
 /// How the lanes of a channel are called in messages: usually by their local ports.
 struct lane_names {
-    std::string_view names[max_lanes]{};
+    std::string_view names[max_lanes]{};  ///< Not kept alive by this: names must outlive it.
+    /// "lane 2" where it has no name.
     std::string operator[](lane_id l) const {
         return l.value < max_lanes && !names[l.value].empty() ? std::string(names[l.value]) : "lane " + std::to_string(l.value);
     }

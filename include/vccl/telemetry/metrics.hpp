@@ -17,41 +17,61 @@ namespace vccl::inline v0 {
 /// A number with one writer. Relaxed: readers want recent numbers, not an order between them.
 class metric {
 public:
+    /// The one writer's.
     void add(std::uint64_t n) noexcept { value_.store(get() + n, std::memory_order_relaxed); }
+    /// The one writer's.
     void set(std::uint64_t n) noexcept { value_.store(n, std::memory_order_relaxed); }
+    /// Any thread's.
     std::uint64_t get() const noexcept { return value_.load(std::memory_order_relaxed); }
 
 private:
     std::atomic<std::uint64_t> value_{};
 };
 
+/// What is told of a lane: finer states pass too quickly for a scrape.
 enum class lane_condition : std::uint8_t { unknown, up, failed };
 
+/// Must outlive the endpoint that writes it. Labels are set before it runs; numbers only grow, but for the gauges.
 struct channel_metrics {
+    /// One counter for each cause of a verdict.
     static constexpr unsigned causes = static_cast<unsigned>(fault_cause::gid_change) + 1;
     /// Upper bounds of the gap histogram's buckets, in microseconds; the last bucket has none.
     static constexpr std::uint32_t gap_bounds_us[] = {20,      50,      100,       200,       500,       1'000,
                                                       2'000,   5'000,   10'000,    20'000,    50'000,    100'000,
                                                       200'000, 500'000, 1'000'000, 2'000'000, 10'000'000};
+    /// The last one takes every longer gap.
     static constexpr unsigned gap_buckets = sizeof gap_bounds_us / sizeof gap_bounds_us[0] + 1;
 
+    /// What is counted for each lane.
     struct lane {
         fixed_name<48> port{};  ///< local; set before the numbers are first read
+        /// Delivered bytes and chunks; verdicts by cause; a `lane_condition`.
+        /// @{
         metric bytes{}, chunks{}, failures[causes]{}, condition{};
+        /// @}
     };
 
     // Labels: set them before the endpoint runs.
-    channel_id channel{};
+    channel_id channel{};  ///< The `channel` label
     fixed_name<16> end{};  ///< "sender" or "receiver"
-    unsigned lanes{};
+    unsigned lanes{};      ///< Lanes that are exported; those beyond are not.
 
-    lane of[max_lanes]{};
+    lane of[max_lanes]{};  ///< Indexed by lane.
     metric active{};   ///< lane that new chunks take
     metric running{};  ///< 1 from the connection to the channel's end, but for the times without a lane
     metric refused{};  ///< chunks that ended without being delivered
+    /// The sender's: chunks sent again; chunks found delivered by a failover.
+    /// @{
     metric replayed{}, already_delivered{};
+    /// @}
+    /// Failovers by cause; returns; times without a lane; breaks of the out-of-band way.
+    /// @{
     metric failovers[causes]{}, failbacks{}, suspensions{}, control_losses{};
+    /// @}
+    /// The receiver's: first sign of a fault to the first byte afterwards, in buckets by `gap_bounds_us`, and their sum.
+    /// @{
     metric gaps[gap_buckets]{}, gap_sum_ns{};
+    /// @}
 };
 
 /// Effects: names the lanes after the endpoint's local ports and notes which are up. Call it once, when connected, on the
@@ -71,8 +91,9 @@ void describe_lanes(channel_metrics& m, const Endpoint& e) noexcept {
 struct meter {
     using policy_axis = axis::completion;
 
-    channel_metrics* to{};
+    channel_metrics* to{};  ///< Null until it is set: then a chunk must not end.
 
+    /// Counts a delivered chunk on its lane, or a refused one.
     void on_done(const chunk_report& r) noexcept {
         if (!r.outcome) [[unlikely]] {
             to->refused.add(1);
@@ -83,6 +104,7 @@ struct meter {
         l.bytes.add(r.bytes);
     }
 
+    /// Counts an event, and moves the gauges.
     void on_event(const channel_event& e) noexcept {
         using kind = channel_event::kind;
         switch (e.what) {

@@ -45,7 +45,9 @@ inline status write_metrics_file(const std::string& path, std::string_view text)
 class metrics_server {
 public:
     metrics_server() = default;
+    /// `o` listens no more.
     metrics_server(metrics_server&& o) noexcept : socket_(std::exchange(o.socket_, -1)) {}
+    /// What listened before stops.
     metrics_server& operator=(metrics_server o) noexcept {
         std::swap(socket_, o.socket_);
         return *this;

@@ -17,6 +17,7 @@ namespace vccl::inline v0 {
 struct nvtx_events {
     using policy_axis = axis::completion;
 
+    /// A mark for each event, a range from the first sign of a fault to the first byte afterwards.
     void on_event(const channel_event& e) noexcept {
         using kind = channel_event::kind;
         switch (e.what) {

@@ -12,9 +12,13 @@ namespace vccl::inline v0 {
 
 /// A label that every sample gets, such as {"job", "llama"}. What may not stand in a label's name becomes '_'.
 struct metrics_label {
+    /// Any value will do: what must be escaped is.
+    /// @{
     std::string_view name, value;
+    /// @}
 };
 
+/// The value of the label `cause`.
 constexpr std::string_view label_of(fault_cause c) noexcept {
     switch (c) {
         case fault_cause::none: return "none";

@@ -14,6 +14,7 @@
 
 namespace vccl::inline v0 {
 
+/// What a lane's bytes say; docs/metrics.md has the table.
 enum class lane_flow : std::uint8_t {
     idle,       ///< no byte lately, and none due
     flowing,    ///< at least half of the best rate of late
@@ -22,12 +23,14 @@ enum class lane_flow : std::uint8_t {
     failed,     ///< the protocol has given the lane up
 };
 
+/// How finely, and what counts as slow.
 struct rate_options {
     unsigned window_log2{17};      ///< a window is 2^this nanoseconds: 10 is a microsecond, 17 (the default) 131 of them
     unsigned look{8};              ///< windows that a rate is taken over, and after which silence is a stall; below 64
     unsigned congested_percent{50};///< of the best rate of late; less than this is congestion
 };
 
+/// Named in an on_completion; asked between two calls of progress().
 template <clock_source Clock = steady_clock>
 class rate_monitor {
 public:
@@ -42,6 +45,7 @@ public:
         if (options_.look == 0 || options_.look >= windows) options_.look = windows - 1;
     }
 
+    /// How long a window is.
     nanoseconds window() const noexcept { return {std::int64_t{1} << options_.window_log2}; }
 
     /// Bytes in the window that `at` lies in; 0 for one that is not kept any more.
@@ -57,6 +61,7 @@ public:
         for (unsigned i = 1; i <= options_.look; ++i) sum += bytes_in(lane, now - window() * i);
         return static_cast<std::uint64_t>(static_cast<double>(sum) * 1e9 / static_cast<double>(window().count * options_.look));
     }
+    /// The same as of now: bytes per second over the last `look` whole windows.
     std::uint64_t rate(lane_id lane) const noexcept { return rate(lane, clock_.now()); }
 
     /// Effects: notes the lane's rate as of now, since "the best of late" loses a sixteenth from one call that is a `look`
@@ -64,6 +69,7 @@ public:
     /// (`next() != acknowledged()` on the active lane). A receiver's only knows that it has granted: its peer may have
     /// nothing to send.
     lane_flow judge(lane_id lane, bool due) noexcept { return judge(lane, due, clock_.now()); }
+    /// The same for a time that the caller has read already.
     lane_flow judge(lane_id lane, bool due, nanoseconds now) noexcept {
         track& t = of_[lane.value & (max_lanes - 1)];
         if (t.failed) return lane_flow::failed;
@@ -91,14 +97,17 @@ public:
 
     // --- completion handler: at a receiver bytes count as they arrive, at a sender as they are acknowledged ---
 
+    /// At a receiver: the bytes of an arrival, in the window in which it was polled.
     void on_polled(const completion& c) noexcept {
         if (c.op != completion_op::recv_write_imm || c.status != wc_status::success) return;
         arrivals_ = true;
         count(wr_id{c.wr_id}.lane(), c.byte_len);
     }
+    /// At a sender: the bytes of an acknowledged chunk.
     void on_done(const chunk_report& r) noexcept {
         if (!arrivals_ && r.outcome) count(r.lane.value, r.bytes);
     }
+    /// Learns which lanes have failed and which are back.
     void on_event(const channel_event& e) noexcept {
         using kind = channel_event::kind;
         track& t = of_[e.lane.value & (max_lanes - 1)];
@@ -136,6 +145,7 @@ private:
 };
 static_assert(completion_handler<rate_monitor<>>);
 
+/// The name of the state, for a log.
 constexpr std::string_view text(lane_flow f) noexcept {
     switch (f) {
         case lane_flow::idle: return "idle";

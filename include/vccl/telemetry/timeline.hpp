@@ -16,6 +16,7 @@
 
 namespace vccl::inline v0 {
 
+/// How a mark is drawn.
 enum class mark_kind : std::uint8_t {
     note,      ///< worth knowing
     fault,     ///< something broke: a lane failed, or a script broke it
@@ -23,33 +24,45 @@ enum class mark_kind : std::uint8_t {
     failback,  ///< traffic went back
 };
 
+/// A labelled moment.
 struct timeline_mark {
+    /// When, drawn how, about which lane, saying what.
+    /// @{
     nanoseconds at{};
     mark_kind kind{};
     lane_id lane{};
     fixed_name<96> text;
+    /// @}
 };
 
 /// A lane that could not be used; `end` is `nanoseconds::never()` while it cannot.
 struct timeline_outage {
+    /// From when to when, and which.
+    /// @{
     nanoseconds begin{}, end{};
     lane_id lane{};
+    /// @}
 };
 
 /// One chunk: it ended at `end`, and the one before it at `begin`.
 struct timeline_slice {
+    /// On the recorder's clock; what the trace shows as a span on the lane's track.
+    /// @{
     nanoseconds begin{}, end{};
     vccl::sequence sequence{};
     std::uint64_t bytes{};
     lane_id lane{};
+    /// @}
 };
 
+/// One for a transfer, made before it with all its memory.
 class timeline {
 public:
     /// Time bins of the throughput curve; each lane has its own.
     static constexpr std::size_t bin_count = 2048;
-    static constexpr nanoseconds first_bin_width{10'000};
+    static constexpr nanoseconds first_bin_width{10'000};  ///< Of a bin at the start; doubled whenever the curve is full.
 
+    /// `origin`: time 0 of the picture. The capacities bound memory; what finds no room is counted, not kept.
     explicit timeline(nanoseconds origin, std::size_t slice_capacity = 16'384, std::size_t mark_capacity = 256)
         : origin_(origin), bins_(bin_count * max_lanes) {
         slices_.reserve(slice_capacity);
@@ -57,6 +70,7 @@ public:
         outages_.reserve(mark_capacity);
     }
 
+    /// The name in the picture and on the track; otherwise "lane 0", ...
     void name_lane(lane_id lane, std::string_view name) noexcept {
         if (lane.value < max_lanes) names_[lane.value] = name;
     }
@@ -100,28 +114,41 @@ public:
         if (lane.value < max_lanes && !open_outage(lane) && outages_.size() < outages_.capacity())
             outages_.push_back({at, nanoseconds::never(), lane});
     }
+    /// Effects: ends the outage that lose_lane began, if one is open.
     void regain_lane(lane_id lane, nanoseconds at) noexcept {
         see(at);
         if (timeline_outage* o = open_outage(lane)) o->end = at;
     }
 
+    /// Time 0 of the picture.
     nanoseconds origin() const noexcept { return origin_; }
     /// The latest time that was seen.
     nanoseconds end() const noexcept { return end_; }
+    /// Of a bin now; rates are bytes by this.
     nanoseconds bin_width() const noexcept { return width_; }
+    /// Requires: bin < bin_count, a lane that exists.
     std::uint64_t bytes_in(std::size_t bin, lane_id lane) const noexcept { return bins_[bin * max_lanes + lane.value]; }
+    /// Over all bins.
     std::uint64_t bytes(lane_id lane) const noexcept {
         std::uint64_t sum = 0;
         for (std::size_t b = 0; b < bin_count; ++b) sum += bytes_in(b, lane);
         return sum;
     }
+    /// Has it ever carried anything?
     bool used(lane_id lane) const noexcept { return used_[lane.value]; }
+    /// Empty where none was given.
     std::string_view name(lane_id lane) const noexcept { return names_[lane.value].view(); }
+    /// In the order in which they were added.
+    /// @{
     const std::vector<timeline_slice>& slices() const noexcept { return slices_; }
     const std::vector<timeline_mark>& marks() const noexcept { return marks_; }
     const std::vector<timeline_outage>& outages() const noexcept { return outages_; }
+    /// @}
+    /// What found no room: above 0, the trace or the picture lacks some.
+    /// @{
     std::uint64_t dropped_slices() const noexcept { return dropped_slices_; }
     std::uint64_t dropped_marks() const noexcept { return dropped_marks_; }
+    /// @}
 
 private:
     timeline_outage* open_outage(lane_id lane) noexcept {
@@ -179,11 +206,13 @@ template <clock_source Clock = steady_clock>
 struct record_timeline {
     using policy_axis = axis::completion;
 
-    timeline* line{};
-    Clock clock{};
+    timeline* line{};  ///< Null: nothing is recorded.
+    Clock clock{};  ///< What times are read from; chunks bring none.
+    /// When those before, or the last change of lanes, were over
     nanoseconds last_bytes{}, last_chunk{};  ///< when those before, or the last change of lanes, were over
-    bool sees_arrivals{};
+    bool sees_arrivals{};  ///< Arrivals are polled here, so chunks' ends need not be spread.
 
+    /// At a receiver: an arrival's bytes.
     void on_polled(const completion& c) noexcept {
         if (!line || c.op != completion_op::recv_write_imm || c.status != wc_status::success) return;
         sees_arrivals = true;
@@ -192,6 +221,7 @@ struct record_timeline {
         last_bytes = now;
     }
 
+    /// A slice; at a sender its bytes, too.
     void on_done(const chunk_report& r) noexcept {
         if (!line || !r.outcome) return;
         const nanoseconds now = clock.now();
@@ -200,6 +230,7 @@ struct record_timeline {
         last_chunk = now;
     }
 
+    /// A mark, and the beginning and end of outages.
     void on_event(const channel_event& e) noexcept {
         if (!line) return;
         using kind = channel_event::kind;

@@ -12,11 +12,15 @@
 
 namespace vccl::inline v0 {
 
+/// How the picture is labelled and how large it is.
 struct svg_options {
-    std::string title{"Throughput"};
-    std::string subtitle;
+    std::string title{"Throughput"};  ///< Above the picture.
+    std::string subtitle;  ///< Below the title; left out when empty.
+    /// In pixels, of the whole picture and of the curve's field.
+    /// @{
     unsigned width{960};
     unsigned plot_height{260};
+    /// @}
     unsigned columns{150};  ///< of the curve, at most
 };
 
@@ -266,6 +270,7 @@ private:
 
 }  // namespace detail
 
+/// Returns: the whole file. Allocates.
 inline std::string timeline_svg(const timeline& t, const svg_options& options = {}) {
     return detail::svg_writer(t, options).write();
 }
