@@ -18,10 +18,13 @@ inline constexpr unsigned copies_in_flight = 64;
 /// Host memory that an engine copies to and from, page-locked where that matters. Sole owner.
 class staging_buffer {
 public:
-    using deleter = void (*)(void*) noexcept;
+    using deleter = void (*)(void*) noexcept;  ///< How the memory is given back.
     staging_buffer() = default;
+    /// Takes `bytes` at `p`, which `d` will free.
     staging_buffer(std::byte* p, std::size_t bytes, deleter d) noexcept : p_(p), bytes_(bytes), delete_(d) {}
+    /// `o` holds nothing afterwards.
     staging_buffer(staging_buffer&& o) noexcept : p_(o.p_), bytes_(o.bytes_), delete_(o.delete_) { o.p_ = nullptr; }
+    /// What was held before is freed.
     staging_buffer& operator=(staging_buffer&& o) noexcept {
         const staging_buffer old(static_cast<staging_buffer&&>(*this));
         p_ = o.p_;
@@ -33,7 +36,9 @@ public:
     ~staging_buffer() {
         if (p_) delete_(p_);
     }
+    /// Null where nothing is held.
     std::byte* data() const noexcept { return p_; }
+    /// Bytes.
     std::size_t size() const noexcept { return bytes_; }
 
 private:

@@ -60,9 +60,10 @@ private:
 
 }  // namespace detail
 
+/// Of the device that is current when it is made. Move-only.
 class cuda_engine {
 public:
-    using stream = cudaStream_t;
+    using stream = cudaStream_t;  ///< The user's streams that transfers can follow.
 
     /// Errors: no_device; unsupported if the driver cannot hold streams; no_memory.
     static result<cuda_engine> create(int device) {
@@ -90,6 +91,8 @@ public:
         return cuda_engine(std::move(made));
     }
 
+    /// As `copy_engine` asks; page-locked, and reachable from every device.
+    /// @{
     result<staging_buffer> allocate(std::size_t bytes) noexcept {
         void* p = nullptr;
         if (const cudaError_t e = cudaHostAlloc(&p, bytes, cudaHostAllocPortable); e != cudaSuccess)
@@ -97,6 +100,7 @@ public:
         return staging_buffer(static_cast<std::byte*>(p), bytes, [](void* q) noexcept { (void)cudaFreeHost(q); });
     }
     status check(const void* p, std::size_t bytes) noexcept {
+    /// @}
         cudaPointerAttributes a{};
         const cudaError_t e = cudaPointerGetAttributes(&a, p);
         if (e != cudaSuccess) return detail::cuda_status(e, errc::invalid_argument);
@@ -109,6 +113,8 @@ public:
         return bytes <= size - (at - base) ? errc::ok : errc::out_of_range;
     }
 
+    /// As `copy_engine` asks; copies run on a stream of the engine's own, in the order of the calls.
+    /// @{
     result<std::uint64_t> read(void* host, const void* device, std::size_t bytes) noexcept {
         return begin(host, device, bytes, cudaMemcpyDeviceToHost);
     }
@@ -116,6 +122,7 @@ public:
         return begin(device, host, bytes, cudaMemcpyHostToDevice);
     }
     result<bool> done(std::uint64_t n) noexcept {
+    /// @}
         state& x = *state_;
         if (n < x.done) return true;
         const cudaError_t e = cudaEventQuery(x.copied[n % copies_in_flight]);
@@ -128,6 +135,8 @@ public:
         return true;
     }
 
+    /// As `copy_engine` asks. A stream or mark of another device, or a destroyed stream: invalid_argument with CUDA's number.
+    /// @{
     result<std::uint64_t> mark(stream s) noexcept {
         state& x = *state_;
         const cudaError_t e = cudaEventRecord(x.marked[x.marks % copies_in_flight], s);
@@ -137,6 +146,7 @@ public:
         return detail::cuda_status(cudaStreamWaitEvent(state_->copies, state_->marked[mark % copies_in_flight], 0));
     }
     status hold(stream s, std::uint64_t n) noexcept {
+        /// @}
         const CUresult r = state_->wait_value(s, state_->word_address, n, CU_STREAM_WAIT_VALUE_GEQ);
         return r == CUDA_SUCCESS ? status{} : status{errc::invalid_argument, static_cast<std::uint32_t>(r)};
     }

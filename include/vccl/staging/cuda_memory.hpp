@@ -13,15 +13,20 @@ namespace vccl::inline v0 {
 /// A registration of GPU memory, and the dma-buf behind it: ports that the context opens later need it, too.
 class device_memory {
 public:
+    /// Made by register_device; `fd` is closed with it.
     device_memory(memory m, int fd) noexcept : memory_(std::move(m)), fd_(fd) {}
+    /// `o` owns nothing afterwards.
     device_memory(device_memory&& o) noexcept : memory_(std::move(o.memory_)), fd_(std::exchange(o.fd_, -1)) {}
     device_memory(const device_memory&) = delete;
     ~device_memory() {
         memory_ = memory{};
         if (fd_ >= 0) (void)::close(fd_);
     }
+    /// The registration: views are taken from it as from any other.
+    /// @{
     memory& operator*() noexcept { return memory_; }
     memory* operator->() noexcept { return &memory_; }
+    /// @}
 
 private:
     memory memory_;

@@ -60,8 +60,10 @@ struct striped_policies {
 
 }  // namespace detail
 
+/// `Ps`: a sender's policies, `stripes<N>`, a share policy.
 template <class... Ps>
 using striped_sender = typename detail::striped_policies<Ps...>::sender;
+/// `Ps`: a receiver's policies, `stripes<N>`; a share policy here counts for nothing.
 template <class... Ps>
 using striped_receiver = typename detail::striped_policies<Ps...>::receiver;
 

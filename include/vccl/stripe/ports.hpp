@@ -65,9 +65,10 @@ VCCL_COLD result<lane_list> stripe_ports(const topology& t, const gpu_id* gpu, p
 template <class Port>
 struct stripe_port {
     using policy_axis = axis::port;
-    [[no_unique_address]] Port own{};
-    lane_list of_stripes{};
+    [[no_unique_address]] Port own{};  ///< The policy that the user named, asked first.
+    lane_list of_stripes{};  ///< Where each stripe begins: these stand in after what `own` names.
 
+    /// What `own` names, then the other stripes' ports, from the next stripe's on.
     lane_list backups_for(const topology& t, port_id primary, channel_id c) const noexcept {
         lane_list out;
         if (const auto named = all_backups(own, t, primary, c)) out = *named;
@@ -76,6 +77,7 @@ struct stripe_port {
         for (unsigned i = 1; i < of_stripes.size(); ++i) (void)out.add(of_stripes[(at + i) % of_stripes.size()]);
         return out;
     }
+    /// The first of them.
     result<port_id> backup_for(const topology& t, port_id primary, channel_id c) const noexcept {
         if (const auto named = all_backups(own, t, primary, c); !named) return named.error();
         const lane_list all = backups_for(t, primary, c);

@@ -11,6 +11,7 @@ namespace vccl::inline v0 {
 
 template <unsigned Count, share_policy Share, verbs_backend B, class Port, class Group, class Handler, class Log, class Failback,
           class Detect, class Clock, class Oob>
+/// What `striped_receiver<...>` names.
 class basic_striped_receiver
     : public striped_endpoint<
           basic_striped_receiver<Count, Share, B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>,
@@ -22,7 +23,7 @@ class basic_striped_receiver
     friend base;
 
 public:
-    using failback_type = Failback;
+    using failback_type = Failback;  ///< As the policy was named.
 
     /// As a host receiver. The sender's share policy alone counts.
     VCCL_COLD basic_striped_receiver(host_context<B>& context, starting_point from, channel_id channel,
@@ -52,7 +53,9 @@ public:
 
     /// Everything below this has been received, flush included.
     sequence received() const noexcept { return sequence{head_}; }
+    /// What the next recv() will return.
     sequence next() const noexcept { return sequence{tail_}; }
+    /// Has chunk `s` ended, on all its stripes?
     bool ended(sequence s) const noexcept { return head_ > s.value; }
 
     /// As a host receiver's.
@@ -66,6 +69,7 @@ public:
         const chunk& c = chunks_[s.value % max_window];
         return c.too_long ? result<std::uint64_t>(errc::message_too_long) : result<std::uint64_t>(c.bytes);
     }
+    /// As a host receiver's: the bytes of chunk `s`, or why there are none.
     VCCL_COLD result<std::uint64_t> wait(sequence s, nanoseconds timeout) noexcept {
         if (!this->begun_) return errc::not_connected;
         if (s.value >= tail_) return errc::invalid_argument;

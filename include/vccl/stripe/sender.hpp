@@ -12,6 +12,7 @@ namespace vccl::inline v0 {
 
 template <unsigned Count, share_policy Share, verbs_backend B, class Port, class Group, class Handler, class Log, class Failback,
           class Detect, class Clock, class Oob>
+/// What `striped_sender<...>` names.
 class basic_striped_sender
     : public striped_endpoint<
           basic_striped_sender<Count, Share, B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>,
@@ -23,7 +24,7 @@ class basic_striped_sender
     friend base;
 
 public:
-    using log_type = Log;
+    using log_type = Log;  ///< As the policy was named.
 
     /// As a host sender; `share` says how much of a chunk each stripe carries. Each stripe has a log of its own.
     VCCL_COLD basic_striped_sender(host_context<B>& context, starting_point from, channel_id channel,
@@ -51,7 +52,9 @@ public:
 
     /// Everything below this has been received by the peer.
     sequence acknowledged() const noexcept { return sequence{head_}; }
+    /// What the next send() will return.
     sequence next() const noexcept { return sequence{tail_}; }
+    /// Has chunk `s` been acknowledged on all its stripes?
     bool ended(sequence s) const noexcept { return head_ > s.value; }
 
     /// As a host sender's.
@@ -61,6 +64,7 @@ public:
         if (status w = this->wait_until(timeout, [&] { return head_ > s.value; }); !w) return w;
         return tail_ - s.value <= capacity && at(s.value).too_long ? status{errc::message_too_long} : status{};
     }
+    /// Drives until everything sent is acknowledged. Errors: timeout; why the channel ended.
     VCCL_COLD status wait_all(nanoseconds timeout) noexcept {
         return this->wait_until(timeout, [&] { return head_ == tail_; });
     }

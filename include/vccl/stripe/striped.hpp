@@ -16,17 +16,24 @@ namespace vccl::inline v0 {
 template <class Self, class Endpoint, unsigned Count, verbs_backend B, class Port, class Handler, class Clock>
 class striped_endpoint {
 public:
+    /// As the policies were named.
+    /// @{
     using backend = B;
     using port_policy = Port;
-    static constexpr unsigned stripe_count = Count;
+    /// @}
+    static constexpr unsigned stripe_count = Count;  ///< Endpoints that it is made of.
 
     striped_endpoint(const striped_endpoint&) = delete;
     striped_endpoint& operator=(const striped_endpoint&) = delete;
 
+    /// One for all stripes; events say which stripe they are about.
+    /// @{
     Handler& handler() noexcept { return handler_; }
     const Handler& handler() const noexcept { return handler_; }
+    /// @}
     /// One stripe, for what has no call of its own here: its lanes, their health, its epoch. Requires: local_info() was ok.
     Endpoint& stripe(unsigned i) noexcept { return *stripes_[i]; }
+    /// The same, to look at.
     const Endpoint& stripe(unsigned i) const noexcept { return *stripes_[i]; }
 
     /// Effects: opens the stripes on first use. Returns: what the peer's `connect` needs. Errors: as an endpoint's; no_port,
@@ -59,6 +66,7 @@ public:
         begun_ = true;
         return {};
     }
+    /// Are all stripes connected?
     bool connected() const noexcept {
         return begun_ && every([](const Endpoint& e) { return e.connected(); });
     }
