@@ -13,7 +13,9 @@
 
 namespace vccl::inline v0::device {
 
+/// Who looks at a word: threads of a block, of a GPU, or also CPUs and NICs.
 enum class scope : std::uint8_t { block, gpu, system };
+/// As std::memory_order names them, consume left out.
 enum class order : std::uint8_t { relaxed, acquire, release, acq_rel, seq_cst };
 
 namespace detail {
@@ -44,6 +46,7 @@ inline constexpr int native_order = O == order::relaxed   ? __ATOMIC_RELAXED
 
 }  // namespace detail
 
+/// Requires: p is aligned to T's size; T has 4 or 8 bytes.
 template <order O, scope S, class T>
 VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE T load(const T* p) noexcept {
 #if defined(__CUDA_ARCH__)
@@ -53,6 +56,7 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE T load(const T* p) noexcept {
 #endif
 }
 
+/// Requires: p is aligned to T's size; T has 4 or 8 bytes.
 template <order O, scope S, class T>
 VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void store(T* p, T value) noexcept {
 #if defined(__CUDA_ARCH__)
@@ -84,6 +88,7 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE bool compare_exchange(T* p, T& expected, T d
 #endif
 }
 
+/// A fence among accesses to different words; pairs with one like it, of the same scope or wider.
 template <order O, scope S>
 VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void fence() noexcept {
 #if defined(__CUDA_ARCH__)
@@ -106,10 +111,13 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void acquire_from_system() noexcept {
     fence<order::acquire, scope::system>();
 #endif
 }
+/// Orders of a group's single stores and loads: on a GPU the fences of release_to_system and acquire_from_system do it all.
+/// @{
 #if defined(__CUDA_ARCH__)
 inline constexpr order released = order::relaxed, acquired_later = order::relaxed;
 #else
 inline constexpr order released = order::release, acquired_later = order::acquire;
 #endif
+/// @}
 
 }  // namespace vccl::inline v0::device

@@ -64,8 +64,10 @@ struct device_policies : as_policies<typename without_device_axes<policy_list<>,
 
 }  // namespace detail
 
+/// `Ps`: one `verbs` policy, and any others of a device sender's axes.
 template <class... Ps>
 using device_sender = basic_device_sender<detail::device_policies<Ps...>>;
+/// `Ps`: one `verbs` policy, and any others of a device receiver's axes.
 template <class... Ps>
 using device_receiver = basic_device_receiver<detail::device_policies<Ps...>>;
 

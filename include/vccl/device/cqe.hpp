@@ -15,11 +15,12 @@ namespace vccl::inline v0::device {
 /// An entry as it lies in memory. `word[15]` ends with the byte that hands it over: written last, with release; read first,
 /// with acquire.
 struct alignas(64) cqe64 {
-    std::uint32_t word[16];
+    std::uint32_t word[16];  ///< Big-endian, as the NIC writes them.
     friend constexpr bool operator==(const cqe64&, const cqe64&) noexcept = default;
 };
 static_assert(sizeof(cqe64) == 64);
 
+/// What a CQE says in a word; `invalid` marks an entry that no NIC has written yet.
 enum class cqe_opcode : std::uint8_t { request = 0, request_error = 13, response_error = 14, invalid = 15 };
 
 /// Why a WQE failed.
@@ -40,6 +41,7 @@ enum class syndrome : std::uint8_t {
     remote_aborted = 0x22,
 };
 
+/// The name, for messages; "unknown" for numbers that the header above does not list.
 VCCL_HOST_DEVICE constexpr const char* text(syndrome s) noexcept {
     switch (s) {
         case syndrome::none: return "none";
@@ -103,10 +105,12 @@ struct cqe_tail {
     std::uint8_t owner{};       ///< lap parity
     friend constexpr bool operator==(const cqe_tail&, const cqe_tail&) noexcept = default;
 };
+/// Reads what the last word says.
 VCCL_HOST_DEVICE constexpr cqe_tail tail_of(std::uint32_t word15) noexcept {
     return {big_endian(static_cast<std::uint16_t>(word15)), static_cast<std::uint8_t>(word15 >> 28),
             static_cast<std::uint8_t>(word15 >> 24 & 1)};
 }
+/// Makes the last word.
 VCCL_HOST_DEVICE constexpr std::uint32_t encode(const cqe_tail& t) noexcept {
     return big_endian(t.wqe_index) | std::uint32_t{t.opcode} << 28 | std::uint32_t{t.owner} << 24;
 }
@@ -118,6 +122,7 @@ VCCL_HOST_DEVICE constexpr std::uint8_t owner_of(std::uint64_t n, std::uint32_t 
 VCCL_HOST_DEVICE constexpr bool is_written(const cqe_tail& t, std::uint64_t n, std::uint32_t depth_log) noexcept {
     return t.opcode != static_cast<std::uint8_t>(cqe_opcode::invalid) && t.owner == owner_of(n, depth_log);
 }
+/// Of either kind: the syndrome says more.
 VCCL_HOST_DEVICE constexpr bool is_error(const cqe_tail& t) noexcept {
     return t.opcode == static_cast<std::uint8_t>(cqe_opcode::request_error) ||
            t.opcode == static_cast<std::uint8_t>(cqe_opcode::response_error);
@@ -132,8 +137,8 @@ VCCL_HOST_DEVICE constexpr cqe64 empty_cqe() noexcept {
 
 /// The parts of a CQE beside its tail.
 struct cqe_body {
-    std::uint32_t qpn{};
-    std::uint8_t wqe_opcode{};
+    std::uint32_t qpn{};                  ///< Whose WQE it completes; 24 bits.
+    std::uint8_t wqe_opcode{};            ///< Of the WQE, as it was posted.
     std::uint32_t byte_count{};           ///< success: bytes read, of READs and atomics
     syndrome why{syndrome::none};         ///< error only
     std::uint8_t vendor{};                ///< error only
@@ -142,11 +147,15 @@ struct cqe_body {
 
 /// Where syndrome and vendor code lie: the word that a poller loads after a tail with an error.
 inline constexpr unsigned cqe_syndrome_word = 13;
+/// Requires: the tail says that it is an error.
+/// @{
 VCCL_HOST_DEVICE constexpr syndrome syndrome_in(std::uint32_t word13) noexcept { return static_cast<syndrome>(word13 >> 24); }
 VCCL_HOST_DEVICE constexpr std::uint8_t vendor_in(std::uint32_t word13) noexcept {
+/// @}
     return static_cast<std::uint8_t>(word13 >> 16);
 }
 
+/// The whole entry, as a NIC writes it; the last word must be stored last.
 VCCL_HOST_DEVICE constexpr cqe64 encode(const cqe_body& b, const cqe_tail& t) noexcept {
     cqe64 c{};
     if (is_error(t))
@@ -157,6 +166,7 @@ VCCL_HOST_DEVICE constexpr cqe64 encode(const cqe_body& b, const cqe_tail& t) no
     c.word[15] = encode(t);
     return c;
 }
+/// What lies in it, whether it makes sense or not.
 VCCL_HOST_DEVICE constexpr cqe_body decode(const cqe64& c) noexcept {
     const std::uint32_t whose = big_endian(c.word[14]);
     cqe_body b;

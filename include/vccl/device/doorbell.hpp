@@ -17,6 +17,7 @@ enum doorbell_record_word : unsigned { receive_record = 0, send_record = 1 };
 VCCL_HOST_DEVICE constexpr std::uint32_t encode_send_record(std::uint64_t next) noexcept {
     return big_endian(static_cast<std::uint32_t>(next & 0xffff));
 }
+/// The low 16 bits of the index of the first free slot.
 VCCL_HOST_DEVICE constexpr std::uint16_t decode_send_record(std::uint32_t record) noexcept {
     return static_cast<std::uint16_t>(big_endian(record));
 }
@@ -25,11 +26,13 @@ VCCL_HOST_DEVICE constexpr std::uint16_t decode_send_record(std::uint32_t record
 VCCL_HOST_DEVICE constexpr std::uint64_t encode_doorbell(std::uint64_t next, std::uint32_t qpn) noexcept {
     return big_endian_pair(static_cast<std::uint32_t>(next & 0xffff) << 8, qpn << 8);
 }
+/// What a write to the doorbell register says.
 struct doorbell_fields {
     std::uint16_t next{};  ///< low 16 bits of the index of the first free slot
-    std::uint32_t qpn{};
+    std::uint32_t qpn{};   ///< Whose queue; 24 bits.
     friend constexpr bool operator==(const doorbell_fields&, const doorbell_fields&) noexcept = default;
 };
+/// From the 64 bits as they were written.
 VCCL_HOST_DEVICE constexpr doorbell_fields decode_doorbell(std::uint64_t value) noexcept {
     const std::uint64_t v = big_endian(value);
     return {static_cast<std::uint16_t>(v >> 40), static_cast<std::uint32_t>(v) >> 8};
@@ -39,6 +42,7 @@ VCCL_HOST_DEVICE constexpr doorbell_fields decode_doorbell(std::uint64_t value) 
 VCCL_HOST_DEVICE constexpr std::uint32_t encode_cq_record(std::uint64_t consumed) noexcept {
     return big_endian(static_cast<std::uint32_t>(consumed & 0xffffff));
 }
+/// How many entries were polled, modulo 2^24.
 VCCL_HOST_DEVICE constexpr std::uint32_t decode_cq_record(std::uint32_t record) noexcept { return big_endian(record) & 0xffffff; }
 
 }  // namespace vccl::inline v0::device

@@ -18,13 +18,14 @@
 
 namespace vccl::inline v0::device {
 
+/// Set-up calls may take as long as the kernel needs to pause; see above for what must not be called meanwhile.
 template <verbs_backend Backend>
 class gpu_nic {
     using board = gpu_nic_detail::board;
     using queue_state = gpu_nic_detail::queue_state;
 
 public:
-    using port_type = gpu_nic_detail::known_port<typename Backend::port>;
+    using port_type = gpu_nic_detail::known_port<typename Backend::port>;  ///< Of the backend beneath.
     class backend;
     class qp;
 
@@ -37,8 +38,12 @@ public:
         return nic;
     }
 
+    /// Starts and stops the kernel; both may be called again and again. run(): no_device, or CUDA's error. pause() waits for the
+    /// kernel.
+    /// @{
     status run() noexcept { return board_->run(); }
     void pause() noexcept { board_->pause(); }
+    /// @}
 
     /// Returns: a QP in RESET. invalid_argument (depths), no_memory, or what the port says.
     VCCL_COLD result<qp> create_qp(port_type& port, const ring_limits& limits) noexcept;
@@ -87,15 +92,20 @@ template <verbs_backend Backend>
 class gpu_nic<Backend>::backend {
 public:
     using policy_axis = axis::verbs;
-    using port = port_type;
+    using port = port_type;  ///< Ports whose queue pairs this NIC consumes.
+    /// Those of the backend beneath, but for dma-buf and manual time.
     static constexpr backend_capabilities capabilities{.dmabuf = false,
                                                        .manual_time = false,
                                                        .loopback = Backend::capabilities.loopback,
                                                        .atomics = Backend::capabilities.atomics};
 
+    /// Both as they are; the NIC must outlive it.
     backend(gpu_nic& nic, Backend beneath) noexcept : nic_(&nic), beneath_(std::move(beneath)) {}
+    /// As the backend beneath, whose ports the NIC gets to know by it.
+    /// @{
     result<topology> discover() const { return beneath_.discover(); }
     VCCL_COLD result<port> open(const port_name& name) noexcept { return nic_->open_port(beneath_, name); }
+    /// @}
 
 private:
     gpu_nic* nic_;
@@ -112,6 +122,8 @@ public:
     qp(qp&&) noexcept = default;
     qp& operator=(qp&&) noexcept = default;
 
+    /// As `ring_qp` asks. Each pauses the kernel or waits until it has let go of the queue; none on a data path.
+    /// @{
     qpn number() const noexcept { return qpn{memory().qpn}; }
     ring memory() const noexcept { return parts_ ? parts_->memory.view() : ring{}; }
     VCCL_COLD status to_reset() noexcept {
@@ -153,6 +165,7 @@ public:
         return parts_->plain->state();
     }
     VCCL_COLD status destroy() noexcept {
+        /// @}
         parts_.reset();
         return {};
     }

@@ -33,6 +33,7 @@ public:
         if (staging_) (void)cudaFreeHost(staging_);
     }
 
+    /// Memory of the GPU that the link was made for, zeroed; null: none is left.
     VCCL_COLD void* allocate(std::size_t bytes) noexcept {
         int before = 0;
         void* p = nullptr;
@@ -46,6 +47,7 @@ public:
         if (p) (void)cudaFree(p);
         return nullptr;
     }
+    /// To the GPU, past a running kernel; waits for the copy.
     void copy_in(void* to, const void* from, std::size_t bytes) noexcept {
         for (std::size_t at = 0; at < bytes; at += line) {
             const std::size_t n = bytes - at < line ? bytes - at : line;
@@ -54,6 +56,7 @@ public:
             (void)cudaStreamSynchronize(stream_);
         }
     }
+    /// From the GPU, past a running kernel; waits for the copy.
     template <class Word>
     Word copy_out(const Word* from) noexcept {
         (void)cudaMemcpyAsync(staging_, from, sizeof(Word), cudaMemcpyDeviceToHost, stream_);
@@ -76,12 +79,15 @@ private:
     int device_{};
 };
 
+/// A handle: copies go through the link, which must outlive the endpoint.
 struct gpu_space {
     using policy_axis = axis::space;
-    using shared = mapped_memory;
+    using shared = mapped_memory;  ///< What CPU and kernels share.
 
-    gpu_link* link{};
+    gpu_link* link{};  ///< Null: allocate_local gives nothing, and set-up fails with no_memory.
 
+    /// As `queue_space` asks; each but the first two is a copy and its end.
+    /// @{
     void* allocate_local(std::size_t bytes) noexcept { return link ? link->allocate(bytes) : nullptr; }
     static void free_local(void* p) noexcept { (void)cudaFree(p); }
     template <class Word>
@@ -90,6 +96,7 @@ struct gpu_space {
     }
     void write(std::uint64_t* p, std::uint64_t value) const noexcept { link->copy_in(p, &value, sizeof value); }
     void upload(void* to, const void* from, std::size_t bytes) const noexcept { link->copy_in(to, from, bytes); }
+    /// @}
 };
 static_assert(queue_space<gpu_space>);
 

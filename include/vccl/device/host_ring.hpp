@@ -12,6 +12,7 @@
 
 namespace vccl::inline v0 {
 
+/// How much may wait, and for how long.
 struct host_ring_options {
     std::uint32_t words{4096};             ///< of the ring: 8 bytes each, a power of two, 16 or more
     nanoseconds timeout{10'000'000'000};   ///< of each operation of a view
@@ -25,8 +26,9 @@ class host_ring {
     static constexpr unsigned channel_count = Sender::policies::group::count;
 
 public:
-    using ref_type = device::host_ring_ref<device::queue_policy<Sharing>>;
+    using ref_type = device::host_ring_ref<device::queue_policy<Sharing>>;  ///< What a kernel takes; trivially copyable.
 
+    /// `sender` must outlive it and be driven by it alone; `space` says where kernels' words lie.
     VCCL_COLD explicit host_ring(Sender& sender, const host_ring_options& options = {}, Space space = {}) noexcept
         : sender_(sender), options_(options), space_(space) {}
     host_ring(const host_ring&) = delete;

@@ -30,42 +30,52 @@ struct alignas(128) host_ring_head {
     std::uint64_t consumed{};  ///< words that the proxy has taken. Written by the proxy
 };
 
+/// Where everything of a host ring lies, as kernels see it.
 struct host_ring_view {
-    host_ring_words* words{};
+    host_ring_words* words{};  ///< The posters' words: reservations and credit
     std::uint64_t* ring{};  ///< host memory, written by posters
-    std::uint32_t size_log{};
-    std::uint32_t channels{};
-    const host_ring_head* head{};
-    const channel_words* channel{};
-    const host_words* host{};
-    const host_wait* wait{};
+    std::uint32_t size_log{};  ///< Of the ring's length in words.
+    std::uint32_t channels{};  ///< Channels of the sender behind it.
+    const host_ring_head* head{};  ///< How far the proxy has taken; written by it
+    const channel_words* channel{};  ///< A channel's words each: how far it is done; written by the proxy
+    const host_words* host{};  ///< The abort word; written by the host
+    const host_wait* wait{};  ///< How a host build waits
 };
 
+/// One channel's operations; channel(c) gives another's.
 template <class Policy>
 class host_ring_ref {
 public:
-    using policy = Policy;
+    using policy = Policy;  ///< Who shares the ring, at compile time.
 
     host_ring_ref() = default;
+    /// Made by host_ring::ref.
     VCCL_HOST_DEVICE host_ring_ref(const host_ring_view& view, std::uint32_t channel, std::int64_t timeout_ns) noexcept
         : v_(view), channel_(channel), timeout_(timeout_ns) {}
 
+    /// The same channel with another deadline for each operation.
     VCCL_HOST_DEVICE host_ring_ref within(std::int64_t timeout_ns) const noexcept { return {v_, channel_, timeout_ns}; }
+    /// The view of channel `c` modulo channels().
     VCCL_HOST_DEVICE host_ring_ref channel(std::uint32_t c) const noexcept { return {v_, c % v_.channels, timeout_}; }
+    /// At least 1.
     VCCL_HOST_DEVICE unsigned channels() const noexcept { return v_.channels; }
 
+    /// As sender_ref's: `bytes` from `from`, here, to `to`, at the peer.
     template <class Scope>
     VCCL_HOST_DEVICE device_result put(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) const {
         return transfer(who, request_op::put, to, from, bytes);
     }
+    /// As sender_ref's: `bytes` from `from`, at the peer, to `to`, here.
     template <class Scope>
     VCCL_HOST_DEVICE device_result get(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes) const {
         return transfer(who, request_op::get, from, to, bytes);
     }
+    /// As sender_ref's: the peer's word becomes `value`; values of a word only grow.
     template <class Scope>
     VCCL_HOST_DEVICE device_result signal(Scope who, std::uint32_t word, std::uint64_t value) const {
         return post(who, make(request_op::signal, word, value));
     }
+    /// As sender_ref's: the bytes, and when they are there the word.
     template <class Scope>
     VCCL_HOST_DEVICE device_result put_signal(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                                               std::uint32_t word, std::uint64_t value) const {
@@ -75,10 +85,12 @@ public:
         r.length = static_cast<std::uint32_t>(bytes);
         return post(who, r);
     }
+    /// As sender_ref's: `add` to the peer's word; the old value is not told.
     template <class Scope>
     VCCL_HOST_DEVICE device_result fetch_add(Scope who, std::uint32_t word, std::uint64_t add) const {
         return post(who, make(request_op::fetch_add, word, add));
     }
+    /// Waits until everything of the channel that was posted before is done.
     template <class Scope>
     VCCL_HOST_DEVICE device_result flush(Scope who) const {
         who.sync();

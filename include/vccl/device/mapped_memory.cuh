@@ -9,7 +9,9 @@
 
 namespace vccl::inline v0::device {
 
+/// For rings and words; not for payload in quantity.
 struct mapped_memory {
+    /// Zeroed; null: none is left.
     static void* allocate(std::size_t bytes) noexcept {
         void* p = nullptr;
         if (cudaHostAlloc(&p, bytes, cudaHostAllocPortable | cudaHostAllocMapped) != cudaSuccess) {
@@ -19,6 +21,7 @@ struct mapped_memory {
         std::memset(p, 0, bytes);
         return p;
     }
+    /// Waits for the device, as cudaFreeHost does: not under a running kernel.
     static void free(void* p) noexcept { (void)cudaFreeHost(p); }
 };
 static_assert(ring_memory_kind<mapped_memory>);

@@ -10,6 +10,7 @@
 
 namespace vccl::inline v0::device {
 
+/// Memory and doorbells for posters on the current GPU; models doorbell_poster.
 struct mapped_posts : mapped_memory {
     /// Returns: where the current GPU finds the register. `unsupported` with a problem for `problem_of`.
     VCCL_COLD static result<std::uint64_t*> map_doorbell(void* reg) noexcept {
@@ -26,6 +27,7 @@ struct mapped_posts : mapped_memory {
         }
         return static_cast<std::uint64_t*>(there);
     }
+    /// Requires: no kernel rings it any more.
     VCCL_COLD static void unmap_doorbell(void* reg) noexcept { (void)cudaHostUnregister(page_of(reg)); }
 
 private:

@@ -26,12 +26,13 @@ concept doorbell_poster = ring_memory_kind<P> && requires(void* reg) {
     { P::unmap_doorbell(reg) } noexcept -> std::same_as<void>;
 };
 
+/// `Poster`: where the queues' memory lies, and how the poster reaches the register.
 template <doorbell_poster Poster>
 class mlx5dv_rings {
     struct parts;
 
 public:
-    using port_type = verbs::ibv_port;
+    using port_type = verbs::ibv_port;  ///< The rings' control queue pairs and keys are its.
     class qp;
 
     /// Returns: a QP in RESET. `invalid_argument` (depths), `no_memory`; `unsupported` with a problem that
@@ -114,6 +115,8 @@ class mlx5dv_rings<Poster>::qp {
 public:
     qp() = default;
 
+    /// As `ring_qp` asks; what rdma-core refuses comes back as the status that verbs::ibv would give.
+    /// @{
     qpn number() const noexcept { return qpn{memory().qpn}; }
     ring memory() const noexcept { return parts_ ? parts_->view : ring{}; }
     VCCL_COLD status to_reset() noexcept { return parts_ ? parts_->make() : gone(); }
@@ -130,6 +133,7 @@ public:
         return parts_->verbs_qp->state();
     }
     VCCL_COLD status destroy() noexcept {
+    /// @}
         if (!alive()) return {};
         const status s = parts_->verbs_qp->destroy();
         parts_.reset();
@@ -149,7 +153,7 @@ private:
 template <doorbell_poster Poster>
 struct connectx_rings {
     using policy_axis = axis::rings;
-    using source = mlx5dv_rings<Poster>;
+    using source = mlx5dv_rings<Poster>;  ///< What device endpoints ask for queue pairs with rings.
 };
 
 }  // namespace device

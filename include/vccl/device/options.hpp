@@ -8,6 +8,7 @@
 
 namespace vccl::inline v0 {
 
+/// Runtime settings of a device endpoint; each end its own, but for what `channel` calls alike.
 struct device_options {
     endpoint_options channel{};            ///< session, lanes, timers, ...; windows and chunks do not apply
     std::uint32_t signals{16};             ///< receiver: signal words, at most 32

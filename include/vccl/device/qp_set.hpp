@@ -8,13 +8,16 @@
 
 namespace vccl::inline v0::device {
 
+/// One for each lane; its queue pairs climb and are fenced together.
 template <class Qp>
 class qp_set {
 public:
     qp_set() = default;
     qp_set(qp_set&&) = delete;
 
+    /// Queue pairs, one a queue.
     unsigned count() const noexcept { return count_; }
+    /// Requires: i < count(), and created.
     Qp& qp(unsigned i) noexcept { return *qps_[i]; }
     /// Requires: count <= max_group.
     void resize(unsigned count) noexcept { count_ = count; }

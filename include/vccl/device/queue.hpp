@@ -12,12 +12,15 @@
 
 namespace vccl::inline v0::device {
 
+/// A queue as a poster sees it, for operations of one's own; sender_ref has the usual ones.
 template <class Policy>
 class queue_ref {
 public:
-    using policy = Policy;
+    using policy = Policy;  ///< Who shares the queue, at compile time.
 
+    /// `view` lies where kernels can read it, and outlives them.
     VCCL_HOST_DEVICE explicit queue_ref(const queue_view* view) noexcept : v_(view), w_(view->words) {}
+    /// Where everything of the queue lies.
     VCCL_HOST_DEVICE const queue_view& view() const noexcept { return *v_; }
 
     /// Effects: posts `each` WQEs of one slot for every member of `who`, behind each other. `encode(i, head, lane)` makes the
@@ -53,6 +56,7 @@ public:
         }
         return {};
     }
+    /// The same for who does not want to know the index of what was posted.
     template <class Group, class Encode>
     VCCL_HOST_DEVICE device_result post(const Group& who, unsigned each, deadline& until, Encode&& encode) const {
         return post(who, each, until, encode, [](std::uint64_t) {});
@@ -60,6 +64,7 @@ public:
 
     /// Everything that was reserved before the call.
     VCCL_HOST_DEVICE std::uint64_t posted() const noexcept { return load<order::relaxed, Policy::who>(&w_->reserve); }
+    /// Everything below this index is done; acquire: what it read has arrived.
     VCCL_HOST_DEVICE std::uint64_t completed() const noexcept { return load<order::acquire, Policy::who>(&w_->completed); }
     /// Acquire: the lane's ring is as the service left it.
     VCCL_HOST_DEVICE gate open() const noexcept { return {load<order::acquire, Policy::who>(&w_->open)}; }

@@ -10,14 +10,16 @@ namespace vccl::inline v0::device {
 /// Everything of `Count` queues that both sides reach: mapped memory, registered as scratch.
 template <unsigned Count>
 struct shared_words {
-    kernel_words told[Count]{};
-    host_words host{};
-    std::uint64_t scratch[Count]{};
+    kernel_words told[Count]{};  ///< By queue: what the service tells kernels.
+    host_words host{};  ///< Abort, for all queues.
+    std::uint64_t scratch[Count]{};  ///< By queue: where a probe or an atomic's old value lands.
 };
 
+/// Made by a device sender, and as long-lived.
 template <queue_space Space, unsigned Count>
 class queues {
 public:
+    /// Allocates nothing yet.
     explicit queues(Space space = {}) noexcept : space_(space) {}
     queues(const queues&) = delete;
     VCCL_COLD ~queues() {
@@ -51,16 +53,20 @@ public:
     }
     /// Effects: the views that kernels have become what `view` says.
     VCCL_COLD void publish() noexcept { space_.upload(views_, view, sizeof view); }
+    /// Null until prepared; where kernels read, so the address never changes.
     const queue_view* published() const noexcept { return views_; }
     /// Effects: every wait of a kernel on these queues ends. Any thread.
     void abort() noexcept {
         if (shared_) store<order::release, scope::system>(&shared_->host.abort, std::uint64_t{1});
     }
+    /// What the endpoint registers with its ports, as scratch.
+    /// @{
     void* registered() noexcept { return shared_; }
     static constexpr std::size_t registered_bytes = sizeof(shared_words<Count>);
+    /// @}
 
     queue_view view[Count]{};  ///< the host's copy
-    queue_service<Space> service[Count];
+    queue_service<Space> service[Count];  ///< By queue: looks at completions, moves the queue to another ring.
 
 private:
     struct local_words {

@@ -14,6 +14,7 @@
 
 namespace vccl::inline v0 {
 
+/// What `device_receiver<...>` names.
 template <class P>
 class basic_device_receiver : public endpoint<basic_device_receiver<P>, typename P::verbs, typename P::port, typename P::group,
                                               typename P::handler, typename P::detection, typename P::clock, typename P::oob>,
@@ -36,7 +37,7 @@ class basic_device_receiver : public endpoint<basic_device_receiver<P>, typename
     friend channel_core<basic_device_receiver>;
 
 public:
-    using policies = P;
+    using policies = P;  ///< As they were named, with defaults for the rest.
 
     /// Exposes `window`, registered memory of this context, for as long as the receiver lives.
     VCCL_COLD basic_device_receiver(host_context<backend_type>& context, starting_point from, channel_id channel,
@@ -77,6 +78,7 @@ public:
         auto offer = device::take_offer(remote, false);
         return offer ? base::begin_connect(remote) : offer.error();
     }
+    /// The same, and waits while it drives. Errors: as a host receiver's; invalid_argument: the peer is no device sender.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         return this->wait_until(timeout, [this] { return this->connected(); });

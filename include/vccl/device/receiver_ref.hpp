@@ -9,17 +9,22 @@
 
 namespace vccl::inline v0::device {
 
+/// Made by a device receiver's ref(); valid until that goes.
 class receiver_ref {
 public:
     receiver_ref() = default;
+    /// Made by basic_device_receiver::ref.
     VCCL_HOST_DEVICE receiver_ref(const std::uint64_t* words, std::uint32_t count, const host_words* host, const host_wait* wait,
                                   std::int64_t timeout_ns) noexcept
         : words_(words), host_(host), wait_(wait), timeout_(timeout_ns), count_(count) {}
 
+    /// The same words with another deadline for each wait.
     VCCL_HOST_DEVICE receiver_ref within(std::int64_t timeout_ns) const noexcept {
         return {words_, count_, host_, wait_, timeout_ns};
     }
+    /// Signal words; their numbers are below this.
     VCCL_HOST_DEVICE std::uint32_t words() const noexcept { return count_; }
+    /// The words themselves, for looks of one's own: load with acquire at system scope.
     VCCL_HOST_DEVICE const std::uint64_t* data() const noexcept { return words_; }
     /// What a signal word holds now. What was put before it can be read afterwards.
     VCCL_HOST_DEVICE std::uint64_t peek(std::uint32_t word) const noexcept {

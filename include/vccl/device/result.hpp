@@ -6,6 +6,7 @@
 
 namespace vccl::inline v0::device {
 
+/// What became of an operation; `ok` and `moved` are the good ones.
 enum class outcome : std::uint8_t {
     ok,
     moved,    ///< ok, and meanwhile the queue went over to another lane; `epoch` says which epoch it is in
@@ -16,17 +17,19 @@ enum class outcome : std::uint8_t {
 
 /// Converts to true when the operation did what it says. An error CQE never does.
 struct [[nodiscard]] device_result {
-    outcome what{outcome::ok};
+    outcome what{outcome::ok};     ///< The rest has a meaning only with some of them.
     syndrome why{syndrome::none};  ///< of the first error CQE; `timeout` may carry the one that was being recovered from
-    std::uint8_t vendor{};
+    std::uint8_t vendor{};         ///< Of that CQE; for the log of an expert.
     std::uint16_t wqe{};           ///< hardware index of the WQE that failed
     std::uint16_t epoch{};         ///< the queue's epoch, its low bits
 
+    /// ok or moved.
     VCCL_HOST_DEVICE constexpr explicit operator bool() const noexcept { return what == outcome::ok || what == outcome::moved; }
     friend constexpr bool operator==(const device_result&, const device_result&) noexcept = default;
 };
 static_assert(sizeof(device_result) == 8);
 
+/// A word or two, for messages.
 VCCL_HOST_DEVICE constexpr const char* text(outcome o) noexcept {
     switch (o) {
         case outcome::ok: return "ok";
@@ -43,6 +46,7 @@ VCCL_HOST_DEVICE constexpr std::uint64_t pack(const device_result& r) noexcept {
     return std::uint64_t{static_cast<std::uint8_t>(r.what)} | std::uint64_t{static_cast<std::uint8_t>(r.why)} << 8 |
            std::uint64_t{r.vendor} << 16 | std::uint64_t{r.wqe} << 24 | std::uint64_t{r.epoch} << 40;
 }
+/// From the word that pack made; any word gives some result.
 VCCL_HOST_DEVICE constexpr device_result unpack(std::uint64_t w) noexcept {
     return {static_cast<outcome>(w & 0xff), static_cast<syndrome>(w >> 8 & 0xff), static_cast<std::uint8_t>(w >> 16),
             static_cast<std::uint16_t>(w >> 24), static_cast<std::uint16_t>(w >> 40)};

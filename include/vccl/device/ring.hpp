@@ -19,14 +19,20 @@ struct ring {
     std::uint32_t* doorbell_record{};  ///< two words, indexed by `doorbell_record_word`; the second written by the poster
     std::uint64_t* doorbell{};         ///< the register, or a word in memory; written by the poster
     cqe64* cq{};                       ///< written by the NIC
-    std::uint32_t cq_depth_log{};
+    std::uint32_t cq_depth_log{};      ///< Of the number of CQEs.
     std::uint32_t* cq_record{};        ///< written by whoever polls
-    std::uint32_t qpn{};
+    std::uint32_t qpn{};               ///< Of the queue pair that consumes it; 24 bits.
 
+    /// Slots, and CQEs.
+    /// @{
     VCCL_HOST_DEVICE constexpr std::uint32_t depth() const noexcept { return 1u << depth_log; }
     VCCL_HOST_DEVICE constexpr std::uint32_t cq_depth() const noexcept { return 1u << cq_depth_log; }
+    /// @}
+    /// By an index that only grows; the ring's length is taken off here.
+    /// @{
     VCCL_HOST_DEVICE constexpr wqe_block& slot(std::uint64_t index) const noexcept { return wq[index & (depth() - 1)]; }
     VCCL_HOST_DEVICE constexpr cqe64& entry(std::uint64_t index) const noexcept { return cq[index & (cq_depth() - 1)]; }
+    /// @}
 };
 static_assert(std::is_trivially_copyable_v<ring>);
 

@@ -23,15 +23,19 @@ concept ring_memory_kind = requires(std::size_t bytes, void* p) {
     { M::free(p) } noexcept -> std::same_as<void>;
 };
 
+/// For rings that threads of this process post on; models ring_memory_kind.
 struct heap_memory {
+    /// Zeroed, aligned to 4 KiB; null: none is left.
     static void* allocate(std::size_t bytes) noexcept {
         void* const p = ::operator new(bytes, std::align_val_t{4096}, std::nothrow);
         if (p != nullptr) std::memset(p, 0, bytes);
         return p;
     }
+    /// Null is fine.
     static void free(void* p) noexcept { ::operator delete(p, std::align_val_t{4096}); }
 };
 
+/// Move-only owner; made by `create`.
 template <ring_memory_kind Memory>
 class ring_memory {
 public:
@@ -58,7 +62,9 @@ public:
     }
 
     ring_memory() noexcept = default;
+    /// `o` owns nothing afterwards.
     ring_memory(ring_memory&& o) noexcept : view_(std::exchange(o.view_, ring{})) {}
+    /// Swaps: what was owned before goes with `o`.
     ring_memory& operator=(ring_memory&& o) noexcept {
         std::swap(view_, o.view_);
         return *this;
@@ -67,8 +73,11 @@ public:
         if (view_.wq != nullptr) Memory::free(view_.wq);
     }
 
+    /// A view; valid while this owns it, also after moves.
+    /// @{
     ring& view() noexcept { return view_; }
     const ring& view() const noexcept { return view_; }
+    /// @}
 
     /// Effects: as new; `cq_record` says that `entry` entries were polled. Nobody posts, polls or consumes meanwhile.
     void clear(std::uint64_t entry = 0) noexcept {

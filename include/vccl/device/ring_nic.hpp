@@ -18,14 +18,16 @@
 
 namespace vccl::inline v0::device {
 
+/// One serves any number of queue pairs and ports of a backend; it must outlive them.
 template <verbs_backend Backend, ring_memory_kind Memory = heap_memory, clock_source Clock = steady_clock>
 class ring_nic {
     using engine = ring_nic_detail::engine<typename Backend::port, Memory>;
 
 public:
-    using port_type = typename Backend::port;
+    using port_type = typename Backend::port;  ///< Of the backend beneath.
     class qp;
 
+    /// `clock`: what time-outs and rates are measured by.
     explicit ring_nic(Clock clock = {}) noexcept : clock_(clock) {}
     ring_nic(const ring_nic&) = delete;
     ring_nic& operator=(const ring_nic&) = delete;
@@ -69,6 +71,7 @@ class ring_nic<Backend, Memory, Clock>::qp {
 public:
     qp() = default;
     qp(qp&&) noexcept = default;
+    /// Swaps: what was owned before goes with `o`.
     qp& operator=(qp&& o) noexcept {
         std::swap(nic_, o.nic_);
         std::swap(engine_, o.engine_);
@@ -76,6 +79,8 @@ public:
     }
     ~qp() { (void)destroy(); }
 
+    /// As `ring_qp` asks; each takes the NIC's lock, none waits for the poster.
+    /// @{
     qpn number() const noexcept { return qpn{memory().qpn}; }
     ring memory() const noexcept { return engine_ ? engine_->view() : ring{}; }
 
@@ -104,6 +109,7 @@ public:
         return engine_->qp().state();
     }
     status destroy() noexcept {
+        /// @}
         if (!engine_) return {};
         const scoped_lock lock(nic_->mutex_);
         std::erase(nic_->engines_, engine_.get());

@@ -11,9 +11,12 @@ namespace vccl::inline v0 {
 
 /// One thread for itself. Threads of a warp that post on one queue at the same time share a reservation and a doorbell.
 struct thread_scope {
+    /// One thread: the first, in step with itself.
+    /// @{
     VCCL_HOST_DEVICE static constexpr unsigned rank() noexcept { return 0; }
     VCCL_HOST_DEVICE static constexpr void sync() noexcept {}
     VCCL_HOST_DEVICE static constexpr std::uint64_t broadcast(std::uint64_t w) noexcept { return w; }
+    /// @}
 };
 
 /// The 32 threads of a warp. Its first thread posts.
@@ -27,9 +30,12 @@ struct warp_scope {
     __device__ static void sync() noexcept { __syncwarp(); }
     __device__ static std::uint64_t broadcast(std::uint64_t w) noexcept { return __shfl_sync(0xffffffff, w, 0); }
 #else
+    /// In a host build: one thread.
+    /// @{
     VCCL_HOST_DEVICE static constexpr unsigned rank() noexcept { return 0; }
     VCCL_HOST_DEVICE static constexpr void sync() noexcept {}
     VCCL_HOST_DEVICE static constexpr std::uint64_t broadcast(std::uint64_t w) noexcept { return w; }
+    /// @}
 #endif
 };
 
@@ -46,9 +52,12 @@ struct block_scope {
         return word;
     }
 #else
+    /// In a host build: one thread.
+    /// @{
     VCCL_HOST_DEVICE static constexpr unsigned rank() noexcept { return 0; }
     VCCL_HOST_DEVICE static constexpr void sync() noexcept {}
     VCCL_HOST_DEVICE static constexpr std::uint64_t broadcast(std::uint64_t w) noexcept { return w; }
+    /// @}
 #endif
 };
 
@@ -73,20 +82,27 @@ public:
 private:
     unsigned mask_, rank_, size_;
 #else
+    /// A host build has no warps to look through.
     VCCL_HOST_DEVICE explicit coalesced(const void*) noexcept {}
+    /// In a host build: one thread.
+    /// @{
     VCCL_HOST_DEVICE static constexpr unsigned rank() noexcept { return 0; }
     VCCL_HOST_DEVICE static constexpr unsigned size() noexcept { return 1; }
     VCCL_HOST_DEVICE static constexpr void sync() noexcept {}
     VCCL_HOST_DEVICE static constexpr std::uint64_t broadcast(std::uint64_t w) noexcept { return w; }
+    /// @}
 #endif
 };
 
 /// One thread, alone.
 struct single {
+    /// One thread: the first of one, in step with itself.
+    /// @{
     VCCL_HOST_DEVICE static constexpr unsigned rank() noexcept { return 0; }
     VCCL_HOST_DEVICE static constexpr unsigned size() noexcept { return 1; }
     VCCL_HOST_DEVICE static constexpr void sync() noexcept {}
     VCCL_HOST_DEVICE static constexpr std::uint64_t broadcast(std::uint64_t w) noexcept { return w; }
+    /// @}
 };
 
 }  // namespace device

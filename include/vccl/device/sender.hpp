@@ -34,8 +34,8 @@ class basic_device_sender : public endpoint<basic_device_sender<P>, typename P::
     friend channel_core<basic_device_sender>;
 
 public:
-    using policies = P;
-    using ref_type = device::sender_ref<typename P::queue>;
+    using policies = P;                                          ///< As they were named, with defaults for the rest.
+    using ref_type = device::sender_ref<typename P::queue>;      ///< What a kernel takes; trivially copyable.
     static constexpr std::uint32_t depth = P::replay::capacity;  ///< slots of each queue: as many WQEs may be under way
 
     /// Sends from `window`, registered memory of this context, over rings that `source` makes (a software NIC, or a device).
@@ -67,6 +67,7 @@ public:
         offer_ = *offer;
         return base::begin_connect(remote);
     }
+    /// The same, and waits while it drives. Errors: as a host sender's; invalid_argument: the peer is no device receiver.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         return this->wait_until(timeout, [this] { return this->connected(); });
@@ -74,6 +75,7 @@ public:
 
     /// What kernels take: trivially copyable, valid until the sender goes. `ref().channel(c)` for the c-th of its channels.
     ref_type ref() const noexcept { return {queues_.published(), queue_count, device_options_.timeout.count}; }
+    /// The receiver's; 0 before begin_connect.
     std::uint32_t signal_words() const noexcept { return offer_.signal_count; }
 
     /// Effects: every wait of a kernel on this sender ends with `aborted`, now and later. Any thread.

@@ -12,12 +12,14 @@
 
 namespace vccl::inline v0::device {
 
+/// Made by a device sender's ref(); valid until that goes. channel(c) gives one channel's.
 template <class Policy>
 class sender_ref {
 public:
-    using policy = Policy;
+    using policy = Policy;  ///< Who shares a queue, at compile time.
 
     sender_ref() = default;
+    /// Made by basic_device_sender::ref.
     VCCL_HOST_DEVICE sender_ref(const queue_view* queues, unsigned count, std::int64_t timeout_ns) noexcept
         : queues_(queues), count_(count), timeout_(timeout_ns) {}
 
@@ -25,9 +27,11 @@ public:
     VCCL_HOST_DEVICE sender_ref within(std::int64_t timeout_ns) const noexcept { return {queues_, count_, timeout_ns}; }
     /// The view for one of the sender's channels: `channel mod channels()` has a queue of its own.
     VCCL_HOST_DEVICE sender_ref channel(std::uint32_t c) const noexcept { return {queues_ + c % count_, 1, timeout_}; }
+    /// Queues of the sender; 1 for the view of one channel.
     VCCL_HOST_DEVICE unsigned channels() const noexcept { return count_; }
     /// Indices of the first channel's queue: what was posted, and below which everything is done.
     VCCL_HOST_DEVICE std::uint64_t posted() const noexcept { return queue_ref<Policy>(queues_).posted(); }
+    /// Acquire: what was read by operations below it has arrived.
     VCCL_HOST_DEVICE std::uint64_t completed() const noexcept { return queue_ref<Policy>(queues_).completed(); }
     /// Where everything of the first channel lies: for operations of one's own, with queue_ref.
     VCCL_HOST_DEVICE const queue_view& view() const noexcept { return *queues_; }

@@ -28,10 +28,13 @@ concept queue_space = on_axis<S, axis::space> && ring_memory_kind<typename S::sh
                           { s.upload(p, from, bytes) } noexcept -> std::same_as<void>;
                       };
 
+/// Posters are threads of this process; models queue_space.
 struct host_space {
     using policy_axis = axis::space;
-    using shared = heap_memory;
+    using shared = heap_memory;  ///< What service and posters share.
 
+    /// As `queue_space` asks: plain memory and plain accesses, in one order for all.
+    /// @{
     static void* allocate_local(std::size_t bytes) noexcept { return heap_memory::allocate(bytes); }
     static void free_local(void* p) noexcept { heap_memory::free(p); }
     // seq_cst: a service that moves the gate and then reads `polling` must not miss a poller that read the gate before.
@@ -39,6 +42,7 @@ struct host_space {
     static std::uint32_t read(const std::uint32_t* p) noexcept { return load<order::seq_cst, scope::system>(p); }
     static void write(std::uint64_t* p, std::uint64_t value) noexcept { store<order::seq_cst, scope::system>(p, value); }
     static void upload(void* to, const void* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
+    /// @}
 };
 static_assert(queue_space<host_space>);
 

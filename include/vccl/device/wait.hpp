@@ -16,9 +16,12 @@ namespace vccl::inline v0::device {
 
 /// How a host build waits: `pass` is called again and again, `now` is the clock. Kernels do not look at it.
 struct host_wait {
+    /// Called with `self`; null: the machine's clock, and a pause of the processor.
+    /// @{
     void* self{};
     void (*pass)(void* self){};
     std::int64_t (*now)(void* self){};
+    /// @}
 };
 
 /// Nanoseconds on the clock that deadlines are measured by.
@@ -58,6 +61,7 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void spin(const host_wait* host) noexcept {
 /// A point in time after which a wait ends. The clock is first read when something has to be waited for.
 class deadline {
 public:
+    /// So many nanoseconds from the first look on; 0 or less: one look and no more.
     VCCL_HOST_DEVICE deadline(const host_wait* host, std::int64_t timeout_ns) noexcept : host_(host), left_(timeout_ns) {}
     /// Has the time come? Reads the clock.
     VCCL_HOST_DEVICE bool passed() noexcept {
@@ -70,6 +74,7 @@ public:
     }
     /// True at the first call and at every eighth after it: for looks that are dear.
     VCCL_HOST_DEVICE bool now_and_then() noexcept { return (rounds_++ & 7) == 0; }
+    /// Null in kernels.
     VCCL_HOST_DEVICE const host_wait* host() const noexcept { return host_; }
 
 private:

@@ -15,17 +15,18 @@ namespace vccl::inline v0::device {
 
 /// One slot of a send queue. A WQE starts in slot `index mod depth` and takes one or two of them.
 struct alignas(64) wqe_block {
-    std::uint64_t word[8];
+    std::uint64_t word[8];  ///< Big-endian, as the NIC reads them.
     friend constexpr bool operator==(const wqe_block&, const wqe_block&) noexcept = default;
 };
 static_assert(sizeof(wqe_block) == 64);
 
 /// A WQE that takes two slots.
 struct wqe_pair {
-    wqe_block block[2];
+    wqe_block block[2];  ///< In neighbouring slots, the ring's end included.
     friend constexpr bool operator==(const wqe_pair&, const wqe_pair&) noexcept = default;
 };
 
+/// Numbers of mlx5. What is not listed here a software NIC refuses.
 enum class wqe_opcode : std::uint8_t {
     nop = 0x00,
     write = 0x08,
@@ -39,8 +40,9 @@ enum class wqe_opcode : std::uint8_t {
 
 /// Bits of `wqe_head::flags`, rdma-core's values.
 namespace wqe_flag {
-inline constexpr std::uint8_t solicited = 0x02;
+inline constexpr std::uint8_t solicited = 0x02;    ///< Asks for an event at the receiver; sets nothing off here.
 inline constexpr std::uint8_t completion = 0x08;   ///< make a CQE also on success
+/// Waits for earlier READs only where the NIC says so; rdma-core calls it initiator small fence.
 inline constexpr std::uint8_t small_fence = 0x20;
 inline constexpr std::uint8_t fence = 0x80;        ///< wait for earlier READs and atomics of this QP
 }  // namespace wqe_flag
@@ -52,14 +54,16 @@ struct wqe_head {
     std::uint8_t flags{};   ///< of `wqe_flag`
     friend constexpr bool operator==(const wqe_head&, const wqe_head&) noexcept = default;
 };
+/// A piece of the peer's memory.
 struct wqe_remote {
-    std::uint64_t addr{};
-    std::uint32_t rkey{};
+    std::uint64_t addr{};  ///< Virtual address at the peer.
+    std::uint32_t rkey{};  ///< As granted by the peer.
     friend constexpr bool operator==(const wqe_remote&, const wqe_remote&) noexcept = default;
 };
+/// A piece of one's own memory.
 struct wqe_local {
-    std::uint64_t addr{};
-    std::uint32_t lkey{};
+    std::uint64_t addr{};    ///< Virtual address here.
+    std::uint32_t lkey{};    ///< Of the port that the queue pair is on.
     std::uint32_t length{};  ///< bytes, below 2^31
     friend constexpr bool operator==(const wqe_local&, const wqe_local&) noexcept = default;
 };
@@ -116,6 +120,7 @@ VCCL_HOST_DEVICE constexpr void put_inline_byte(wqe_block* blocks, unsigned i, u
 
 }  // namespace wqe_detail
 
+/// Fills a slot, completes if asked to, and moves nothing.
 VCCL_HOST_DEVICE constexpr wqe_block nop(const wqe_head& h) noexcept { return wqe_detail::begin(wqe_opcode::nop, 0, 1, h); }
 
 /// RDMA WRITE of `from` to `to`.
@@ -184,7 +189,10 @@ VCCL_HOST_DEVICE constexpr wqe_block masked_fetch_add_64(const wqe_head& h, cons
 /// Values and masks of a masked compare-and-swap: bits of `compare_mask` must match, bits of `swap_mask` are replaced.
 template <class Word>
 struct masked_swap {
+    /// The new value, what must be there, and which bits of each count.
+    /// @{
     Word swap{}, compare{}, swap_mask{}, compare_mask{};
+    /// @}
     friend constexpr bool operator==(const masked_swap&, const masked_swap&) noexcept = default;
 };
 /// Of 4 bytes at `on`.
