@@ -13,12 +13,15 @@ namespace vccl::inline v0 {
 
 /// to[i] = a[i] (op) b[i]. `to` may be `a` or `b`; otherwise the three do not overlap.
 struct combine_work {
-    void* to{};
+    void* to{};  ///< Of `count` elements, like the two below.
+    /// Either may be `to`.
+    /// @{
     const void* a{};
     const void* b{};
-    std::uint64_t count{};
-    element_type type{};
-    reduce_op op{};
+    /// @}
+    std::uint64_t count{};  ///< Elements, not bytes.
+    element_type type{};  ///< Of all three.
+    reduce_op op{};  ///< How two elements become one.
 };
 
 /// Work is done in the order in which it was given; tickets grow. What `a` and `b` hold was written by a NIC before.
@@ -30,7 +33,10 @@ concept element_compute = requires(C c, const combine_work& w, void* to, const v
     { c.health() } noexcept -> std::same_as<status>;                    // why it can do no more
 };
 
+/// The default: everything is done when the call returns.
 struct cpu_compute {
+    /// As `element_compute` asks; every ticket is 0 and done.
+    /// @{
     std::uint64_t combine(const combine_work& w) noexcept {
         reduce(w.type, w.op, w.to, w.a, w.b, w.count);
         return 0;
@@ -41,6 +47,7 @@ struct cpu_compute {
     }
     bool done(std::uint64_t) const noexcept { return true; }
     status health() const noexcept { return {}; }
+    /// @}
 };
 static_assert(element_compute<cpu_compute>);
 

@@ -36,17 +36,24 @@ concept chunk_receiver = requires(T t, const T seen, const memory_view& room, se
 template <class Proxied>
 class driven {
 public:
+    /// `e` must outlive it.
     explicit driven(Proxied& e) noexcept : endpoint_(&e) {}
+    /// As the proxied end, each under its lock.
+    /// @{
     auto send(const memory_view& bytes) noexcept { return endpoint_->send(bytes); }
     auto recv(const memory_view& room) noexcept { return endpoint_->recv(room); }
     bool ended(sequence s) const noexcept {
         return endpoint_->locked([s](auto& e) noexcept { return e.ended(s); });
     }
     result<std::uint64_t> outcome(sequence s) const noexcept {
+    /// @}
         return endpoint_->locked([s](auto& e) noexcept { return e.outcome(s); });
     }
+    /// As the proxied end, under its lock.
     status health() const noexcept { return endpoint_->health(); }
+    /// Never moves anything: the proxy does.
     bool progress() noexcept { return false; }  // the proxy's business
+    /// Ends the channel at both ends, under the lock.
     void abort() noexcept {
         endpoint_->locked([](auto& e) noexcept { e.abort(); });
     }

@@ -37,18 +37,19 @@ inline std::vector<std::vector<std::uint32_t>> ring_orders(std::span<const std::
     return rings;
 }
 
+/// The same at all ranks, but for addresses.
 struct mesh_options {
     endpoint_options ends{};                        ///< of every end; `oob`: an address at which the other hosts find this one
     std::vector<std::vector<std::uint32_t>> rings{};  ///< the ranks in their order; none: one ring in the order of ranks
     bool pairs{};                                   ///< also ends between all pairs: for send, receive, all-to-all
-    ring_limits limits{};
+    ring_limits limits{};                           ///< How finely operations are cut.
 };
 
 /// One direction between two ranks: of a ring, or (ring == pairs) between two that exchange.
 struct mesh_link {
-    static constexpr std::uint32_t pairs = ~std::uint32_t{0};
-    std::uint32_t ring{};
-    std::uint32_t peer{};
+    static constexpr std::uint32_t pairs = ~std::uint32_t{0};  ///< As `ring`: the link is no ring's.
+    std::uint32_t ring{};  ///< By the order in mesh_options.
+    std::uint32_t peer{};  ///< The other end's rank.
 };
 
 /// `Tx` and `Rx`: both driven by the caller, or both by a proxy (`proxy_thread`), which then goes on by itself between and
@@ -62,10 +63,15 @@ class host_mesh {
                   "vccl: the senders and the receivers of a host_mesh are driven by the same: all with proxy_thread, or none");
 
 public:
+    /// The host endpoints that it makes.
+    /// @{
     using sender = typename tx_end::endpoint;
     using receiver = typename rx_end::endpoint;
-    using context = host_context<typename Tx::backend>;
+    /// @}
+    using context = host_context<typename Tx::backend>;  ///< Where its ends open ports and register scratch.
+    /// What the communicator stands on.
     using links = communicator_links<typename tx_end::in_collective, typename rx_end::in_collective>;
+    /// What make_communicator() gives.
     using communicator_type = communicator<typename tx_end::in_collective, typename rx_end::in_collective, cpu_compute, Clock>;
 
     /// `from`: this rank's GPU (or port). The context must outlive the mesh.
@@ -123,6 +129,7 @@ public:
         }
         return {};
     }
+    /// Do all channels run? Never waits.
     bool connected() const noexcept {
         return all([](const auto& e) { return e.connected(); });
     }
@@ -180,6 +187,7 @@ public:
     communicator_type make_communicator() {
         return communicator_type(rank_, ranks_, ends(), scratch_.view(), options_.limits, cpu_compute{}, clock_);
     }
+    /// As it was made with.
     const ring_limits& limits() const noexcept { return options_.limits; }
 
     /// Effects: closes all channels in order, as all ranks do at the same time. Errors: timeout, or why one had failed.
@@ -196,6 +204,7 @@ public:
     void each_sender(F&& f) {
         for (auto& e : senders_) tx_end::use(*e.end, [&](auto& x) { f(e.link, x); });
     }
+    /// The same for receivers: `f(link, end)` for each, under the proxy's lock where there is one.
     template <class F>
     void each_receiver(F&& f) {
         for (auto& e : receivers_) rx_end::use(*e.end, [&](auto& x) { f(e.link, x); });

@@ -12,24 +12,29 @@ namespace vccl::inline v0 {
 
 /// The same at all ranks. Rank r has experts [r * experts / ranks, (r + 1) * experts / ranks).
 struct moe_shape {
-    std::uint32_t experts{};
+    std::uint32_t experts{};     ///< In all; a multiple of the number of ranks.
     std::uint32_t top_k{};       ///< experts of a token
     std::uint32_t tokens{};      ///< of a rank, at most
     std::uint32_t token_bytes{}; ///< a multiple of 4
 
-    static constexpr std::uint32_t no_expert = ~std::uint32_t{0};
+    static constexpr std::uint32_t no_expert = ~std::uint32_t{0};  ///< In a token's list of experts: this place is empty.
 
+    /// Do the numbers fit together? What is made with others says invalid_argument.
     constexpr bool valid(std::uint32_t ranks) const noexcept {
         return experts != 0 && ranks != 0 && experts % ranks == 0 && top_k != 0 && top_k <= experts && tokens != 0 &&
                token_bytes != 0 && token_bytes % 4 == 0;
     }
+    /// The rank that has the expert.
     constexpr std::uint32_t owner(std::uint32_t expert, std::uint32_t ranks) const noexcept { return expert / (experts / ranks); }
     /// A row on its way: the token's number at its rank, its experts, padding to 16 bytes; then its bytes, padded, too.
     constexpr std::uint64_t head_bytes() const noexcept { return (std::uint64_t{4} + 4 * std::uint64_t{top_k} + 15) / 16 * 16; }
+    /// The row's bytes on the way, head included.
     constexpr std::uint64_t row_bytes() const noexcept { return head_bytes() + (std::uint64_t{token_bytes} + 15) / 16 * 16; }
+    /// Rows that a rank sends at most: one to each rank that has an expert of the token.
     constexpr std::uint64_t most_sent(std::uint32_t ranks) const noexcept {
         return std::uint64_t{tokens} * (top_k < ranks ? top_k : ranks);
     }
+    /// Rows that a rank gets at most: every token of every rank.
     constexpr std::uint64_t most_received(std::uint32_t ranks) const noexcept { return std::uint64_t{tokens} * ranks; }
 };
 
@@ -37,10 +42,11 @@ struct moe_shape {
 struct moe_row {
     std::uint32_t source{};  ///< its rank
     std::uint32_t token{};   ///< its number there
-    std::span<const std::uint32_t> experts;
-    std::span<std::byte> bytes;
+    std::span<const std::uint32_t> experts;  ///< Those of its experts that this rank has.
+    std::span<std::byte> bytes;  ///< The token's; the user's experts change them in place.
 };
 
+/// One of them may be under way at a time on a communicator.
 template <class Communicator>
 class moe_exchange {
 public:
@@ -58,6 +64,7 @@ public:
         received_ = scratch.part(2 * counts_bytes(n) + sent_.bytes(), shape.most_received(n) * shape.row_bytes());
     }
 
+    /// For both ways of the largest exchange that the shape allows.
     static constexpr std::uint64_t scratch_bytes(const moe_shape& s, std::uint32_t ranks) noexcept {
         return 2 * counts_bytes(ranks) + (s.most_sent(ranks) + s.most_received(ranks)) * s.row_bytes();
     }
@@ -80,6 +87,7 @@ public:
 
     /// Rows that came, when dispatch is done; valid until the next dispatch. By source, then by token. Their bytes may be changed.
     std::uint32_t rows() const noexcept { return phase_ == phase::dispatched ? rows_ : 0; }
+    /// Requires: i < rows(). Linear in the number of ranks.
     moe_row row(std::uint32_t i) const noexcept {
         std::uint32_t source = 0;
         while (i >= from_row(source + 1)) ++source;
@@ -103,7 +111,9 @@ public:
         return {};
     }
 
+    /// Has what was begun ended, well or not? Never waits.
     bool done() const noexcept { return phase_ == phase::idle || phase_ == phase::dispatched; }
+    /// Why it can do no more; ok while it can.
     status health() const noexcept { return why_ ? comm_.health() : why_; }
 
     /// Effects: moves the communicator and this. Returns: whether something moved.

@@ -15,6 +15,7 @@
 
 namespace vccl::inline v0 {
 
+/// What a ring's steps amount to.
 enum class ring_algorithm : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast };
 
 /// The steps of one position of a ring. Blocks are named by the position that owns them.
@@ -25,19 +26,29 @@ public:
     constexpr ring_steps(ring_algorithm a, std::uint32_t position, std::uint32_t ranks, std::uint32_t root = 0) noexcept
         : algorithm_(a), position_(position), ranks_(ranks), root_(root) {}
 
+    /// As it was made with.
+    /// @{
     constexpr ring_algorithm algorithm() const noexcept { return algorithm_; }
     constexpr std::uint32_t position() const noexcept { return position_; }
     constexpr std::uint32_t ranks() const noexcept { return ranks_; }
+    /// @}
+    /// One step in which each position passes on what it gets; the others go round n - 1 times or twice that.
     constexpr bool broadcasts() const noexcept { return algorithm_ == ring_algorithm::broadcast; }
+    /// Where a broadcast begins.
     constexpr bool is_root() const noexcept { return position_ == root_; }
+    /// Steps of this algorithm.
     constexpr std::uint32_t count() const noexcept {
         return broadcasts() ? 1 : (algorithm_ == ring_algorithm::all_reduce ? 2 : 1) * (ranks_ - 1);
     }
+    /// Does this position send at all? The last of a broadcast does not.
     constexpr bool sends() const noexcept { return !broadcasts() || (position_ + 1) % ranks_ != root_; }
+    /// Does this position receive at all? The root of a broadcast does not.
     constexpr bool receives() const noexcept { return !broadcasts() || !is_root(); }
+    /// The block that is sent at `step`, by the position that owns it.
     constexpr std::uint32_t sent(std::uint32_t step) const noexcept {
         return broadcasts() ? root_ : before(virtual_step(step) + 1);
     }
+    /// The block that arrives at `step`, by the position that owns it.
     constexpr std::uint32_t received(std::uint32_t step) const noexcept {
         return broadcasts() ? root_ : before(virtual_step(step) + 2);
     }
@@ -61,7 +72,10 @@ private:
 
 /// Elements [begin, begin + count) of something.
 struct element_range {
+    /// In elements, not bytes.
+    /// @{
     std::uint64_t begin{}, count{};
+    /// @}
 };
 
 /// Part `i` of `n` of a range, in multiples of `grain` elements (but for the end), as equal as that allows.
@@ -78,7 +92,7 @@ constexpr element_range split(element_range r, std::uint64_t n, std::uint64_t i,
 struct ring_cut {
     std::uint64_t piece{1};       ///< elements of a piece
     std::uint32_t lap_pieces{1};  ///< pieces of a block in a lap
-    std::uint64_t laps{};
+    std::uint64_t laps{};         ///< So that all pieces of the largest block have had their turn.
 
     /// `largest`: elements of the largest block. Pieces are as small as `least`, if then no lap has more than `most_pieces`, and
     /// never larger than `most`; both multiples of `grain`.
@@ -102,9 +116,16 @@ struct ring_cut {
 
 /// Where an operation stands: lap by lap, in each step by step, in each piece by piece. Sends and receives go in this order.
 struct ring_cursor {
+    /// Pieces so far, and the lap.
+    /// @{
     std::uint64_t index{}, lap{};
+    /// @}
+    /// Within the lap; within the step.
+    /// @{
     std::uint32_t step{}, piece{};
+    /// @}
 
+    /// To the next piece, and on to the next step and lap when it was the last.
     constexpr void advance(std::uint32_t steps, std::uint32_t lap_pieces) noexcept {
         ++index;
         if (++piece != lap_pieces) return;

@@ -106,9 +106,11 @@ struct endpoint_of<Basic, P, proxy_thread> {
 
 }  // namespace detail
 
+/// `Ps`: one `verbs` policy, and any others of a sender's axes.
 template <class... Ps>
 using host_sender =
     typename detail::endpoint_of<basic_host_sender, detail::policies<Ps...>, typename detail::policies<Ps...>::progress>::type;
+/// `Ps`: one `verbs` policy, and any others of a receiver's axes.
 template <class... Ps>
 using host_receiver =
     typename detail::endpoint_of<basic_host_receiver, detail::policies<Ps...>, typename detail::policies<Ps...>::progress>::type;

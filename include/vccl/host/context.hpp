@@ -17,19 +17,21 @@ namespace vccl::inline v0 {
 /// A port as its endpoints see it. `changes` rises with every event; the other words are what was found then.
 template <verbs_backend B>
 struct open_port {
-    port_id id{};
-    port_name name{};
-    typename B::port port;
-    std::atomic<std::uint32_t> changes{};
-    std::atomic<bool> up{};
+    port_id id{};  ///< In the context's topology.
+    port_name name{};  ///< As the backend was asked for it.
+    typename B::port port;  ///< The backend's.
+    std::atomic<std::uint32_t> changes{};       ///< Written after the words below, read before them (release, acquire).
+    std::atomic<bool> up{};                     ///< May carry traffic, as last found.
     std::atomic<std::uint32_t> down_events{};   ///< PORT_ERR seen; a flap too quick for `up` still counts
-    std::atomic<std::uint32_t> gid_events{};
-    std::atomic<std::uint32_t> device_events{}; ///< DEVICE_FATAL or a CQ error seen
-    std::atomic<std::uint64_t> bytes_per_second{};
+    std::atomic<std::uint32_t> gid_events{};  ///< GID_CHANGE seen; whether the port's own GID is another now, its lanes find out.
+    std::atomic<std::uint32_t> device_events{};  ///< DEVICE_FATAL or a CQ error seen
+    std::atomic<std::uint64_t> bytes_per_second{};  ///< Line rate as last found; 0: unknown.
 
+    /// Made by host_context::open.
     open_port(port_id i, port_name n, typename B::port p) : id(i), name(n), port(std::move(p)) {}
 };
 
+/// One a process is usual: its memory is registered once for all channels.
 template <verbs_backend B>
 class host_context {
 public:
@@ -40,7 +42,9 @@ public:
         while (regions_) regions_ = std::move(regions_->next);
     }
 
+    /// What it was made with.
     const topology& shape() const noexcept { return shape_; }
+    /// Its own copy of what it was made with.
     B& backend() noexcept { return backend_; }
     /// What the stamps of memory registered here have in their high half.
     std::uint64_t stamp() const noexcept { return stamp_; }
@@ -65,7 +69,9 @@ public:
         count_.store(slot + 1, std::memory_order_release);
         return slot;
     }
+    /// How many so far; slots 0 to this are open. A port is never closed before the context ends.
     unsigned open_ports() const noexcept { return count_.load(std::memory_order_acquire); }
+    /// Requires: slot < open_ports().
     open_port<B>& port(unsigned slot) noexcept { return *ports_[slot]; }
 
     /// Registers [p, p + bytes) with every open port, and with those opened later. `device`: GPU memory.

@@ -19,9 +19,10 @@ using oob_address = fixed_name<64>;
 
 /// What only the two ends know: a caller without it is turned away.
 struct oob_secret {
-    std::uint8_t bytes[16]{};
+    std::uint8_t bytes[16]{};  ///< From the receiver's blob, random for each connection.
 };
 
+/// As `advance` finds the way; docs/concepts.md says what each promises.
 enum class oob_state : std::uint8_t {
     opening,  ///< not connected yet
     up,
@@ -39,10 +40,10 @@ concept oob_channel =
             o.listen(where, secret)
         } noexcept -> std::same_as<result<oob_address>>;  // the receiver; `where`: address to bind, port 0 for any
         { o.connect(where, secret) } noexcept -> std::same_as<status>;              // the sender; begins only
-        { o.advance(now) } noexcept -> std::same_as<oob_state>;                     // accepts, connects, mends
-        { o.send(out) } noexcept -> std::same_as<bool>;                             // false: lost
+        { o.advance(now) } noexcept -> std::same_as<oob_state>;                     // accepts, connects, mends, sends
+        { o.send(out) } noexcept -> std::same_as<bool>;                             // may wait for advance(); false: lost
         { o.receive(in) } noexcept -> std::same_as<std::size_t>;                    // bytes of one message; 0: none
-        { o.close() } noexcept -> std::same_as<void>;
+        { o.close() } noexcept -> std::same_as<void>;                               // sends what waits, if it can
     };
 
 }  // namespace vccl::inline v0

@@ -29,7 +29,7 @@ struct proxy_thread {
 /// have been idle for a while.
 class proxy {
 public:
-    using passenger = roster::passenger;
+    using passenger = roster::passenger;  ///< An endpoint as the proxy's thread sees it.
 
     /// Throws: std::bad_alloc if the system gives no thread.
     proxy() {
@@ -45,6 +45,7 @@ public:
         ::pthread_join(thread_, nullptr);
     }
 
+    /// Effects: the thread drives it from its next turn on. Any thread.
     void attach(passenger p) {
         const scoped_lock lock(mutex_);
         roster_.add(p);
@@ -80,8 +81,9 @@ private:
 template <class Endpoint>
 class proxied {
 public:
-    using backend = typename Endpoint::backend;
+    using backend = typename Endpoint::backend;  ///< As the endpoint's.
 
+    /// `args`: what the endpoint itself is made from. It is driven from now on, by `driver`, which must outlive it.
     template <class... Args>
     explicit proxied(proxy& driver, Args&&... args) : driver_(driver), endpoint_(std::forward<Args>(args)...) {
         driver_.attach({this, [](void* self) noexcept { return static_cast<proxied*>(self)->pass(); }, &called_});
@@ -89,22 +91,27 @@ public:
     proxied(const proxied&) = delete;
     ~proxied() { driver_.detach(this); }
 
+    /// As the endpoint's, under the lock.
     auto local_info() {
         return locked([](auto& e) { return e.local_info(); });
     }
+    /// As the endpoint's, under the lock; the proxy does the rest.
     template <class Blob>
     status begin_connect(const Blob& remote) {
         return locked([&](auto& e) { return e.begin_connect(remote); });
     }
+    /// Waits while the proxy drives; both ends may share one.
     template <class Blob>
     status connect(const Blob& remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         return wait_for(timeout, [](auto& e) { return e.connected(); });
     }
+    /// As the sender's, under the lock, which the proxy holds for one pass at most.
     template <class View>
     auto send(const View& v) noexcept {
         return locked([&](auto& e) { return e.send(v); });
     }
+    /// As the receiver's, under the lock, which the proxy holds for one pass at most.
     template <class View>
     auto recv(const View& v) noexcept {
         return locked([&](auto& e) { return e.recv(v); });
@@ -121,6 +128,7 @@ public:
         });
         return over ? outcome : over;
     }
+    /// As the endpoint's, under the lock.
     status health() const noexcept {
         return locked([](auto& e) { return e.health(); });
     }
