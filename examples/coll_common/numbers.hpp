@@ -2,6 +2,7 @@
 // Elements whose combinations are known: small whole numbers, exact in every type and in any order.
 #include <vccl/coll/element.hpp>
 
+#include <bit>
 #include <cstring>
 #include <string>
 

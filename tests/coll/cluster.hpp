@@ -1,7 +1,8 @@
 #pragma once
 /// \file
 /// Hosts × GPUs in one process under a manual clock: one rank a GPU, with its own context, mesh and communicator, over one
-/// software fabric. Collectives run in simulated time, and buffers are compared with what `expected.hpp` computes.
+/// software fabric. Collectives run in simulated time, and buffers are compared with what `expected.hpp` computes. A `Place`
+/// says where the collective's buffers lie: in host memory, or in a GPU's, pretended (gpu_place.hpp) or real.
 
 #include <vccl/coll/host_mesh.hpp>
 #include <vccl/model/shapes.hpp>
@@ -30,17 +31,43 @@ struct cluster_options {
     ring_limits limits{.piece_bytes = 1024, .least_piece_bytes = 128, .lap_pieces = 4};
 };
 
-template <class Tx, class Rx>
+inline void need(status s, const char* what) {
+    if (!s) throw std::runtime_error(std::string(what) + ": errc " + std::to_string(static_cast<int>(s.code)));
+}
+
+/// Collectives work on the very bytes that the test fills and compares.
+struct host_place {
+    template <class Mesh>
+    using communicator_type = typename Mesh::communicator_type;
+    using memory_type = memory;
+
+    template <class Context>
+    void take(Context& c, memory& m, std::vector<std::byte>& bytes) {
+        m = {};
+        auto made = c.register_memory(bytes.data(), bytes.size());
+        need(made ? status{} : made.error(), "register");
+        m = std::move(*made);
+    }
+    void to_place(memory&, const std::vector<std::byte>&) {}
+    void from_place(memory&, std::vector<std::byte>&) {}
+    template <class Context, class Mesh>
+    auto communicate(Context&, Mesh& mesh, std::uint32_t, std::uint32_t, manual_clock) {
+        return std::unique_ptr<communicator_type<Mesh>>(new communicator_type<Mesh>(mesh.make_communicator()));
+    }
+};
+
+template <class Tx, class Rx, class Place = host_place>
 class cluster {
 public:
     using mesh_type = host_mesh<Tx, Rx, manual_clock>;
-    using communicator_type = typename mesh_type::communicator_type;
+    using communicator_type = typename Place::template communicator_type<mesh_type>;
 
     struct rank {
         std::unique_ptr<host_context<verbs::soft>> context;
         std::vector<std::byte> in, out;  // before the mesh: they must outlive its ends
-        memory in_memory, out_memory;
+        typename Place::memory_type in_memory, out_memory;
         std::unique_ptr<mesh_type> mesh;
+        Place place;  // after the mesh: it may have ends over the mesh's
         std::unique_ptr<communicator_type> comm;
     };
 
@@ -99,6 +126,10 @@ public:
     status run(
         const std::function<status(rank&, std::uint32_t)>& begin, const std::function<void()>& every = [] {},
         nanoseconds limit = 60_s) {
+        for (rank& r : ranks) {
+            r.place.to_place(r.in_memory, r.in);
+            r.place.to_place(r.out_memory, r.out);
+        }
         for (std::uint32_t r = 0; r < ranks.size(); ++r)
             if (status s = begin(ranks[r], r); !s) return s;
         status why;
@@ -113,22 +144,19 @@ public:
                 return all || !why;
             },
             limit);
+        for (rank& r : ranks) {
+            r.place.from_place(r.in_memory, r.in);
+            r.place.from_place(r.out_memory, r.out);
+        }
         return ended ? why : status{errc::timeout};
     }
     status command(const std::string& text) { return fabric.command(text); }
 
-    static void need(status s, const char* what) {
-        if (!s) throw std::runtime_error(std::string(what) + ": errc " + std::to_string(static_cast<int>(s.code)));
-    }
-
 private:
-    static void renew(rank& r, std::vector<std::byte>& bytes, memory& registered, std::size_t size, std::byte value) {
+    static void renew(rank& r, std::vector<std::byte>& bytes, typename Place::memory_type& m, std::size_t size, std::byte value) {
         if (size >= bytes.size()) {
-            registered = {};
             bytes.resize(size + 1);
-            auto m = r.context->register_memory(bytes.data(), bytes.size());
-            need(m ? status{} : m.error(), "register");
-            registered = std::move(*m);
+            r.place.take(*r.context, m, bytes);
         }
         std::fill(bytes.begin(), bytes.end(), value);
     }
@@ -165,13 +193,16 @@ private:
             return true;
         });
         need(connected ? status{} : status{errc::timeout}, "connect");
-        for (rank& r : ranks) r.comm.reset(new communicator_type(r.mesh->make_communicator()));
+        for (std::uint32_t r = 0; r < ranks.size(); ++r)
+            ranks[r].comm = ranks[r].place.communicate(*ranks[r].context, *ranks[r].mesh, r,
+                                                       static_cast<std::uint32_t>(ranks.size()), fabric.clock());
     }
 };
 
 /// `Handler`: of the receivers, say a timeline.
-template <class Handler = on_completion<counters>, class Failback = hold_down<1>, class Port = sibling_port>
+template <class Handler = on_completion<counters>, class Failback = hold_down<1>, class Port = sibling_port,
+          class Place = host_place>
 using soft_cluster = cluster<host_sender<verbs::soft, Port, manual_clock, testing::memory_oob, Failback, on_completion<counters>>,
-                             host_receiver<verbs::soft, Port, manual_clock, testing::memory_oob, Failback, Handler>>;
+                             host_receiver<verbs::soft, Port, manual_clock, testing::memory_oob, Failback, Handler>, Place>;
 
 }  // namespace coll_test

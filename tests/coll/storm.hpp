@@ -37,12 +37,12 @@ inline std::uint64_t differences(const std::byte* a, const std::vector<std::byte
 }
 
 template <class World, class Pick>
-operation draw(World& w, Pick& pick) {
+operation draw(World& w, Pick& pick, std::uint64_t most_elements) {
     using rank = typename World::rank;
     const auto n = static_cast<std::uint32_t>(w.ranks.size());
     const auto type = static_cast<element_type>(pick(5));
     const auto op = static_cast<reduce_op>(pick(3));
-    const std::uint64_t size = size_of(type), count = 1 + pick(pick(3) == 0 ? 200 : 40'000 / n);
+    const std::uint64_t size = size_of(type), count = 1 + pick(pick(3) == 0 ? 200 : most_elements / n);
     const bool in_place = pick(2) == 0;
     const auto root = static_cast<std::uint32_t>(pick(n));
     operation o;
@@ -128,10 +128,17 @@ operation draw(World& w, Pick& pick) {
 
 }  // namespace detail
 
-inline storm_result storm(std::uint64_t seed, bool talk = false) {
+struct storm_sizes {
+    std::uint32_t pieces[3]{256, 1024, 8192};
+    std::uint32_t least_piece{64};
+    std::uint64_t elements{40'000};  ///< of all ranks' blocks, at most
+};
+
+template <class World = soft_cluster<>>
+storm_result storm(std::uint64_t seed, bool talk = false, const storm_sizes& sizes = {}) {
     std::mt19937_64 random(seed);
     auto pick = [&](std::uint64_t n) { return random() % n; };
-    using world = soft_cluster<>;
+    using world = World;
     storm_result r;
 
     cluster_options o;
@@ -149,9 +156,8 @@ inline storm_result storm(std::uint64_t seed, bool talk = false) {
     o.ends.first_lane = static_cast<unsigned>(pick(2));
     o.ends.window = 1u << (2 + pick(5));
     o.ends.seed = seed;
-    constexpr std::uint32_t pieces[] = {256, 1024, 8192};
-    o.limits.piece_bytes = pieces[pick(3)];
-    o.limits.least_piece_bytes = pick(2) == 0 ? o.limits.piece_bytes : 64;
+    o.limits.piece_bytes = sizes.pieces[pick(3)];
+    o.limits.least_piece_bytes = pick(2) == 0 ? o.limits.piece_bytes : sizes.least_piece;
     o.limits.lap_pieces = static_cast<std::uint32_t>(1 + pick(6));
     world w(o);
     w.buffers(1 << 20, 1 << 20);
@@ -204,11 +210,11 @@ inline storm_result storm(std::uint64_t seed, bool talk = false) {
 
     // Operations as long as faults are to come, so that each meets one.
     for (unsigned done = 0; done < 3 || (faults != 0 && done < 60); ++done) {
-        const detail::operation op = detail::draw(w, pick);
+        const detail::operation op = detail::draw(w, pick, sizes.elements);
         if (done < 8) r.what += (done == 0 ? "" : ", ") + op.name;
         w.buffers(op.in_bytes, op.out_bytes);
         for (std::uint32_t k = 0; k < w.ranks.size(); ++k) op.fill(k, w.ranks[k].in.data(), w.ranks[k].out.data());
-        const status s = w.run([&](world::rank& k, std::uint32_t me) { return op.begin(&k, me); }, every);
+        const status s = w.run([&](typename world::rank& k, std::uint32_t me) { return op.begin(&k, me); }, every);
         if (!s) {
             r.problem = op.name + ": errc " + std::to_string(static_cast<int>(s.code)) + " after " + std::to_string(done);
             return r;

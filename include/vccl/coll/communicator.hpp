@@ -30,23 +30,27 @@ inline bool names_each_once(const std::vector<std::uint32_t>& order, std::uint32
 /// A ring as one rank sees it: the order of the ranks in it, the end towards the next and the end from the previous one.
 template <class Tx, class Rx>
 struct ring_link {
-    std::vector<std::uint32_t> order;
-    Tx* next{};
-    Rx* previous{};
+    std::vector<std::uint32_t> order;  ///< Ranks, each once; the same at all of them.
+    Tx* next{};  ///< Null on a ring of one rank.
+    Rx* previous{};  ///< Null on a ring of one rank.
 };
 
 /// The ends of one rank. `to` and `from`, by rank, are for send, receive and all-to-all; empty if these are not used.
 template <class Tx, class Rx>
 struct communicator_links {
-    std::vector<ring_link<Tx, Rx>> rings;
+    std::vector<ring_link<Tx, Rx>> rings;  ///< An operation is cut over all of them.
+    /// By rank, null at one's own.
+    /// @{
     std::vector<Tx*> to;
     std::vector<Rx*> from;
+    /// @}
 };
 
+/// See the top of this header for what all ranks must do alike.
 template <chunk_sender Tx, chunk_receiver Rx, element_compute Compute = cpu_compute, clock_source Clock = steady_clock>
 class communicator {
 public:
-    using links = communicator_links<Tx, Rx>;
+    using links = communicator_links<Tx, Rx>;  ///< What it was made with.
 
     /// `scratch`: registered memory of scratch_bytes(); it and the ends must outlive the communicator.
     communicator(std::uint32_t rank, std::uint32_t ranks, links ends, const memory_view& scratch, const ring_limits& limits = {},
@@ -69,8 +73,12 @@ public:
         return for_rings > for_peers ? for_rings : for_peers;
     }
 
+    /// As it was made with; ranks count from 0.
+    /// @{
     std::uint32_t rank() const noexcept { return rank_; }
     std::uint32_t ranks() const noexcept { return ranks_; }
+    /// @}
+    /// To ask it for what it knows; not to be called while an operation is under way.
     Compute& compute() noexcept { return compute_; }
 
     // Each call begins an operation. Errors: busy (one is under way), not_registered, out_of_range, invalid_argument (a view
@@ -301,6 +309,7 @@ private:
             each(rings_);
         else
             each(peers_);
+        if (quiet && !over && why_ && !compute_.health()) return fail(compute_.health()), true;
         if (over && why_) {
             active_ = work_kind::none;
             moved = true;

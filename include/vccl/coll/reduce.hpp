@@ -1,7 +1,8 @@
 #pragma once
 /// \file
 /// Combining elements on the CPU: `reduce` writes a[i] (op) b[i]. It works through blocks of 16 bytes whose number of
-/// elements the compiler knows, and which it keeps in vector registers, also at -O2. Any thread.
+/// elements the compiler knows, and which it keeps in vector registers, also at -O2. A kernel (cuda_compute.cuh) does the same
+/// to the same blocks, so that both give the same bits. Any thread.
 
 #include <vccl/coll/element.hpp>
 
@@ -12,7 +13,7 @@ namespace vccl::inline v0 {
 namespace detail {
 
 template <reduce_op Op, class T>
-constexpr T combined(T a, T b) noexcept {
+VCCL_HOST_DEVICE constexpr T combined(T a, T b) noexcept {
     if constexpr (Op == reduce_op::sum)
         return static_cast<T>(a + b);
     else if constexpr (Op == reduce_op::max)
@@ -25,19 +26,19 @@ constexpr T combined(T a, T b) noexcept {
 template <class Stored, class Value = Stored>
 struct plain_element {
     using stored = Stored;
-    static constexpr Value read(Stored s) noexcept { return static_cast<Value>(s); }
-    static constexpr Stored write(Value v) noexcept { return static_cast<Stored>(v); }
+    VCCL_HOST_DEVICE static constexpr Value read(Stored s) noexcept { return static_cast<Value>(s); }
+    VCCL_HOST_DEVICE static constexpr Stored write(Value v) noexcept { return static_cast<Stored>(v); }
 };
 template <class Half>
 struct half_element {
     using stored = std::uint16_t;
-    static constexpr float read(std::uint16_t s) noexcept { return Half::widen(s); }
-    static constexpr std::uint16_t write(float v) noexcept { return Half::narrow(v); }
+    VCCL_HOST_DEVICE static constexpr float read(std::uint16_t s) noexcept { return Half::widen(s); }
+    VCCL_HOST_DEVICE static constexpr std::uint16_t write(float v) noexcept { return Half::narrow(v); }
 };
 
 /// `count` elements, from copies: so it does not matter if `to` is `a` or `b`.
 template <class Element, reduce_op Op, std::size_t Count>
-VCCL_ALWAYS_INLINE void reduce_block(std::byte* to, const std::byte* a, const std::byte* b) noexcept {
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void reduce_block(std::byte* to, const std::byte* a, const std::byte* b) noexcept {
     using stored = typename Element::stored;
     stored x[Count], y[Count];
     std::memcpy(x, a, sizeof x);
