@@ -4,7 +4,8 @@
     docs/site/make.py [--api] [--source CHECKOUT] OUT
 
 State diagrams become pictures where Graphviz is installed (Debian: graphviz). --api adds the reference that Doxygen makes.
-Ends with status 1, naming them, if links of the site lead nowhere. Needs Debian's python3-markdown and python3-pygments.
+Ends with status 1, naming them, if links of the site lead nowhere or a public name lacks a word about it. Needs Debian's
+python3-markdown and python3-pygments, and for --api doxygen.
 """
 import argparse
 import html
@@ -141,9 +142,13 @@ class site:
         for name in self.pages:
             self.write(name, title_of(self.texts[name], name), self.body(name), api)
         self.write("headers", "Headers", self.headers(), api)
-        if api:
-            settings = (here / "Doxyfile").read_text() + f"\nINPUT={top / 'include/vccl'}\nSTRIP_FROM_PATH={top / 'include'}\nOUTPUT_DIRECTORY={self.out}\n"
-            subprocess.run(["doxygen", "-"], input=settings, text=True, check=True)
+
+
+def reference(out):
+    """Doxygen's pages into out/api. Returns what it complains about: above all public names without a word about them."""
+    settings = (here / "Doxyfile").read_text() + f'\nINPUT_FILTER = "sed -f {here}/filter.sed"\nOUTPUT_DIRECTORY = "{out}"\n'
+    said = subprocess.run(["doxygen", "-"], input=settings, stderr=subprocess.PIPE, text=True, check=True, cwd=top / "include").stderr
+    return [line.removeprefix(f"{top / 'include'}/") for line in said.splitlines()]
 
 
 class links(html.parser.HTMLParser):
@@ -181,6 +186,7 @@ options.add_argument("out", type=pathlib.Path)
 given = options.parse_args()
 top = given.source.resolve()
 site(given.out.resolve()).make(given.api)
-wrong = list(broken(given.out))
+wrong = reference(given.out.resolve()) if given.api else []
+wrong += broken(given.out)
 print("\n".join(wrong) or f"{given.out}/index.html")
 sys.exit(1 if wrong else 0)
