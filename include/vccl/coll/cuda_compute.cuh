@@ -72,6 +72,7 @@ using stream_write_value = CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsig
 
 }  // namespace detail
 
+/// One a rank: pieces are combined in the order in which they came.
 class cuda_compute {
 public:
     /// `most_blocks`: of a kernel; so many of the GPU's SMs are busy with it at most.
@@ -95,11 +96,13 @@ public:
         return cuda_compute(std::move(made));
     }
 
+    /// As `element_compute` asks: begins a kernel; its ticket is done when that is.
     std::uint64_t combine(const combine_work& w) noexcept {
         const detail::current_device current(state_->device);
         if (w.count != 0) detail::reduce_launch{state_->stream, state_->most_blocks, w}.run();
         return ticket(cudaGetLastError());
     }
+    /// As `element_compute` asks: begins a copy, in order with the kernels.
     std::uint64_t copy(void* to, const void* from, std::uint64_t bytes) noexcept {
         const detail::current_device current(state_->device);
         return ticket(bytes == 0 ? cudaSuccess : cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, state_->stream));
@@ -108,6 +111,7 @@ public:
     bool done(std::uint64_t ticket) const noexcept {
         return std::atomic_ref(*state_->done).load(std::memory_order_acquire) >= ticket;
     }
+    /// Looks at the stream without waiting: io_error with CUDA's number once a kernel or copy has failed.
     status health() const noexcept {
         if (!state_->why) return state_->why;
         const cudaError_t e = cudaStreamQuery(state_->stream);

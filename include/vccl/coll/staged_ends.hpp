@@ -15,6 +15,7 @@ namespace vccl::inline v0 {
 /// its views.
 class staged_memory {
 public:
+    /// `bytes` at `p`, which a kernel or a copy engine reaches.
     staged_memory(void* p, std::uint64_t bytes) noexcept {
         region_.addr = reinterpret_cast<std::uint64_t>(p);
         region_.bytes = bytes;
@@ -22,10 +23,13 @@ public:
         region_.stamp.store(stamp, std::memory_order_relaxed);
     }
     staged_memory(const staged_memory&) = delete;
+    /// A piece of it, or all; what reaches outside is refused by the end that is to use it.
+    /// @{
     memory_view view(std::uint64_t offset, std::uint64_t bytes) noexcept {
         return memory_view{&region_, stamp, region_.addr + offset, bytes};
     }
     memory_view view() noexcept { return view(0, region_.bytes); }
+    /// @}
 
 private:
     static constexpr std::uint32_t stamp = 1;  // of no context: theirs begin at 2^32
@@ -36,9 +40,13 @@ private:
 template <class Staged>
 class staged_end {
 public:
+    /// `args`: what the staged sender or receiver is made from.
     template <class... Args>
     explicit staged_end(Args&&... args) : staged_(std::forward<Args>(args)...) {}
+    /// Allocates and registers its ring; errors as the staged end's.
     status open() { return staged_.open(); }
+    /// As `chunk_sender` or `chunk_receiver` asks, on whole messages of any length.
+    /// @{
     result<sequence> send(const memory_view& bytes) noexcept
         requires requires(Staged s) { s.send(nullptr, 0); }
     {
@@ -58,6 +66,7 @@ public:
     status health() const noexcept { return staged_.health(); }
     bool progress() noexcept { return staged_.progress(); }
     void abort() noexcept { staged_.abort(); }
+    /// @}
 
 private:
     Staged staged_;
@@ -67,8 +76,11 @@ private:
 template <class Tx, class Rx, copy_engine Engine>
 class staged_ends {
 public:
+    /// The ends that the communicator is made of.
+    /// @{
     using sender = staged_end<staged_sender<Tx, Engine>>;
     using receiver = staged_end<staged_receiver<Rx, Engine>>;
+    /// @}
     static_assert(chunk_sender<sender> && chunk_receiver<receiver>);
 
     /// `make_engine()`: a result<Engine>, for each end. `slots`: slices of each end's ring; `piece_bytes`: the communicator's.
@@ -110,6 +122,7 @@ public:
         return made;
     }
 
+    /// What a communicator is made from; valid as long as this.
     const communicator_links<sender, receiver>& links() const noexcept { return links_; }
 
 private:
