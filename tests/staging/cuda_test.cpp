@@ -1,13 +1,11 @@
 /// Staging through a real GPU, over the software RNIC under manual time. Without a GPU every case says so and is skipped.
 
-#include "../stripe/striped_world.hpp"
+#include "staged_world.hpp"
 #ifdef VCCL_HAVE_CUPTI
 #include "kernel_count.hpp"
 #endif
 
 #include <vccl/staging/cuda_memory.hpp>
-#include <vccl/staging/receiver.hpp>
-#include <vccl/staging/sender.hpp>
 
 using namespace vccl_test;
 
@@ -46,47 +44,19 @@ struct user_stream {
     ~user_stream() { (void)cudaStreamDestroy(s); }
 };
 
-constexpr std::uint32_t slice = 64 * 1024;
-
 cuda_engine engine() {
     auto e = cuda_engine::create(0);
     REQUIRE(e);
     return std::move(*e);
 }
 
-struct gpu_world {
-    using world_type = soft_world<1, hold_down<1>>;
-    using tx_type = std::remove_reference_t<decltype(*world_type{}.tx)>;
-    using rx_type = std::remove_reference_t<decltype(*world_type{}.rx)>;
-    world_type w;
-    staged_sender<tx_type, cuda_engine> s;
-    staged_receiver<rx_type, cuda_engine> r;
-
-    static world_options shape() {
-        world_options o;
-        o.nics = 1;
-        return o;
-    }
-    gpu_world() : w(shape()), s(w.a, *w.tx, engine(), {slice, 8}), r(w.b, *w.rx, engine(), {slice, 8}) {
-        start(w);
-        REQUIRE(s.open());
-        REQUIRE(r.open());
-    }
-    void pass() {
-        s.progress();
-        r.progress();
-        w.fabric.advance(w.pass_time);
-    }
-    template <class Done>
-    bool until(
-        Done&& done, const std::function<void()>& every = [] {}) {
-        for (const nanoseconds end = w.fabric.now() + 60_s; !done();) {
-            if (w.fabric.now() >= end) return false;
-            every();
-            pass();
-        }
-        return true;
-    }
+using world_type = soft_world<1, hold_down<1>>;
+struct gpu_channel {
+    world_type w{staged_ends<world_type, cuda_engine>::shape()};
+};
+struct gpu_world : gpu_channel, staged_ends<world_type, cuda_engine> {
+    using gpu_channel::w;
+    gpu_world() : staged_ends(w, engine(), engine(), {}) {}
 };
 
 }  // namespace

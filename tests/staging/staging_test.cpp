@@ -1,82 +1,50 @@
-#include "../stripe/striped_world.hpp"
 #include "pretend_engine.hpp"
+#include "staged_world.hpp"
 
 #include <vccl/base/status_text.hpp>
-#include <vccl/staging/receiver.hpp>
-#include <vccl/staging/sender.hpp>
-
-#include <optional>
 
 using namespace vccl_test;
 
 namespace {
 
-constexpr std::uint32_t slice = 64 * 1024;
 constexpr std::size_t device_bytes = 24 * std::size_t{slice};
 
-struct staged_options {
-    staging_options tx{slice, 8}, rx{slice, 8};
-};
-
-/// Two GPUs of host memory, a channel between them, and a staged end at each.
-template <class World>
-struct staged_world {
-    using tx_type = std::remove_reference_t<decltype(*World{}.tx)>;
-    using rx_type = std::remove_reference_t<decltype(*World{}.rx)>;
-
-    World w;
+/// Two GPUs of host memory, and what is known of each one's engine.
+struct pretend_gpus {
     std::vector<std::byte> gpu_a, gpu_b;
     engine_bench engine_a, engine_b;
-    staged_sender<tx_type, pretend_engine> s;
-    staged_receiver<rx_type, pretend_engine> r;
-
-    static world_options shape() {
-        world_options o;
-        o.nics = 1;
-        return o;
-    }
-    explicit staged_world(staged_options o = {})
-        : w(shape()),
-          gpu_a(device_bytes),
-          gpu_b(device_bytes),
-          engine_a{gpu_a.data(), gpu_a.size()},
-          engine_b{gpu_b.data(), gpu_b.size()},
-          s(w.a, *w.tx, pretend_engine(engine_a, w.fabric.clock()), o.tx),
-          r(w.b, *w.rx, pretend_engine(engine_b, w.fabric.clock()), o.rx) {
+    pretend_gpus()
+        : gpu_a(device_bytes), gpu_b(device_bytes), engine_a{gpu_a.data(), gpu_a.size()}, engine_b{gpu_b.data(), gpu_b.size()} {
         for (std::size_t i = 0; i < gpu_a.size(); ++i) gpu_a[i] = static_cast<std::byte>(i * 7 + i / 251);
-        start(w);
-        REQUIRE(s.open());
-        REQUIRE(r.open());
-    }
-    void pass() {
-        s.progress();
-        r.progress();
-        w.fabric.advance(w.pass_time);
-    }
-    template <class Done>
-    bool until(
-        Done&& done, const std::function<void()>& every = [] {}, nanoseconds limit = 20_s) {
-        for (const nanoseconds end = w.fabric.now() + limit; !done();) {
-            if (w.fabric.now() >= end) return false;
-            every();
-            pass();
-        }
-        return true;
     }
     bool same(std::size_t from, std::size_t to, std::size_t bytes) const {
         return std::equal(gpu_a.begin() + std::ptrdiff_t(from), gpu_a.begin() + std::ptrdiff_t(from + bytes),
                           gpu_b.begin() + std::ptrdiff_t(to));
     }
 };
+template <class World>
+struct channel {
+    World w{staged_ends<World, pretend_engine>::shape()};
+};
+
+template <class World>
+struct staged_world : pretend_gpus, channel<World>, staged_ends<World, pretend_engine> {
+    using channel<World>::w;
+    explicit staged_world(const staged_options& o = {})
+        : staged_ends<World, pretend_engine>(w, pretend_engine(engine_a, w.fabric.clock()),
+                                             pretend_engine(engine_b, w.fabric.clock()), o) {}
+};
 
 using plain = staged_world<soft_world<>>;
 
 }  // namespace
 
-TEST_CASE("Messages of every length arrive whole, in order, and end once") {
-    plain x;
+TEST_CASE("Messages of every length arrive whole, in order, and end once, whatever the cut") {
+    plain even, edged({{slice, 8, slice / 4}, {slice, 8}});
     const std::size_t lengths[] = {0, 1, 15, slice - 1, slice, slice + 1, 3 * slice, 3 * slice + 17, 20 * slice + 5};
-    for (const std::size_t n : lengths) {
+    for (unsigned i = 0; i < 2 * std::size(lengths); ++i) {
+        plain& x = i % 2 ? edged : even;
+        const std::size_t n = lengths[i / 2];
         CAPTURE(n);
         std::fill(x.gpu_b.begin(), x.gpu_b.end(), std::byte{0xee});
         const auto m = x.s.send(x.gpu_a.data() + 3, n);
@@ -226,6 +194,37 @@ TEST_CASE("A copy fails, as when its memory was freed in flight: the channel end
     }
 }
 
+TEST_CASE("A message larger than a slice begins and ends with small ones, and every byte is in one") {
+    for (const std::uint32_t most : {1u, 4096u, 65536u, 1u << 20})
+        for (const std::uint32_t least : {0u, 1u, 4096u, 16384u, 1u << 20})
+            for (const std::uint64_t bytes : {0u, 1u, 4095u, 65536u, 65537u, 1u << 20, (1u << 20) + 1, 7u << 20, 33333333u}) {
+                if (bytes / most > 100000) continue;
+                CAPTURE(most);
+                CAPTURE(least);
+                CAPTURE(bytes);
+                std::uint64_t done = 0, previous = 0;
+                do {
+                    const std::uint32_t n = next_slice(done, bytes - done, most, least);
+                    REQUIRE((n != 0 || bytes == 0));
+                    REQUIRE(n <= most);
+                    if (least < most && bytes > most) {
+                        if (done == 0 && least != 0) CHECK(n == least);
+                        CHECK((n >= least || n == bytes - done));
+                        if (n < previous && least != 0) CHECK(bytes - done <= std::uint64_t{2} * most);  // falls only at the end
+                    }
+                    previous = n;
+                    done += n;
+                } while (done < bytes);
+                CHECK(done == bytes);
+            }
+    CHECK(next_slice(0, 1 << 20, 1 << 20, 1 << 16) == 1 << 20);  // fits one slice: one
+    CHECK(next_slice(0, 16 << 20, 1 << 20, 1 << 18) == 1 << 18);  // the first
+    CHECK(next_slice(1 << 18, 15 << 20, 1 << 20, 1 << 18) == 1 << 19);  // then twice as much
+    CHECK(next_slice(8 << 20, 8 << 20, 1 << 20, 1 << 18) == 1 << 20);  // in between
+    CHECK(next_slice(15 << 20, 1 << 20, 1 << 20, 1 << 18) == 1 << 19);  // half of what is left
+    CHECK(next_slice(15 << 20, 1 << 18, 1 << 20, 1 << 18) == 1 << 18);  // the last
+}
+
 TEST_CASE("A message larger than its room fills it, says so, and the next one is whole") {
     plain x;
     REQUIRE(x.s.send(x.gpu_a.data(), 3 * slice + 9));
@@ -247,6 +246,38 @@ TEST_CASE("Ends that cut differently find out before the first byte, with both n
     REQUIRE(x.until([&] { return !x.r.health() && !x.s.health(); }));
     CHECK(x.r.health().code == errc::policy_mismatch);
     CHECK(describe(x.r.health()).find("(bytes a slice: 32768 here, 65536 at the peer)") != std::string::npos);
+}
+
+TEST_CASE("A peer that sends no staged slices ends the channel; nothing of it is called received") {
+    struct case_of {
+        std::uint64_t magic;
+        std::uint32_t version;
+        std::byte end;
+        std::uint32_t bytes;  // of the second chunk
+        errc expected;
+    };
+    constexpr std::uint64_t magic = staging_greeting::magic_value;
+    for (const case_of& c :
+         {case_of{magic + 1, 1, {}, 9, errc::protocol_violation}, case_of{magic, 2, {}, 9, errc::version_mismatch},
+          case_of{magic, 1, std::byte{2}, 9, errc::protocol_violation}, case_of{magic, 1, {}, 0, errc::protocol_violation}}) {
+        plain x;
+        std::vector<std::byte> bytes(64);
+        auto registered = x.w.a.register_memory(bytes.data(), bytes.size());
+        REQUIRE(registered);
+        ::new (bytes.data()) staging_greeting{c.magic, slice, c.version};
+        bytes[32 + 8] = c.end;
+        REQUIRE(x.w.tx->send(registered->view(0, sizeof(staging_greeting))));
+        REQUIRE(x.w.tx->send(registered->view(32, c.bytes)));
+        REQUIRE(x.r.recv(x.gpu_b.data(), slice));
+        const auto until_over = [&] { return !x.r.health(); };
+        for (const nanoseconds end = x.w.fabric.now() + 1_s; !until_over() && x.w.fabric.now() < end;) {
+            x.w.tx->progress();
+            x.r.progress();
+            x.w.fabric.advance(x.w.pass_time);
+        }
+        CHECK(x.r.health().code == c.expected);
+        CHECK(!x.r.ended(sequence{0}));
+    }
 }
 
 TEST_CASE("Bad arguments are refused at the call") {

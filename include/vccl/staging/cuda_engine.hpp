@@ -60,7 +60,7 @@ private:
 
 }  // namespace detail
 
-/// Of the device that is current when it is made. Move-only.
+/// The copy engines of one GPU. Move-only.
 class cuda_engine {
 public:
     using stream = cudaStream_t;  ///< The user's streams that transfers can follow.
@@ -91,7 +91,8 @@ public:
         return cuda_engine(std::move(made));
     }
 
-    /// As `copy_engine` asks; page-locked, and reachable from every device.
+    /// As `copy_engine` asks; the memory is page-locked, and copies run on a stream of the engine's own. A stream that CUDA
+    /// does not know is invalid_argument with CUDA's number.
     /// @{
     result<staging_buffer> allocate(std::size_t bytes) noexcept {
         void* p = nullptr;
@@ -100,7 +101,6 @@ public:
         return staging_buffer(static_cast<std::byte*>(p), bytes, [](void* q) noexcept { (void)cudaFreeHost(q); });
     }
     status check(const void* p, std::size_t bytes) noexcept {
-    /// @}
         cudaPointerAttributes a{};
         const cudaError_t e = cudaPointerGetAttributes(&a, p);
         if (e != cudaSuccess) return detail::cuda_status(e, errc::invalid_argument);
@@ -113,8 +113,6 @@ public:
         return bytes <= size - (at - base) ? errc::ok : errc::out_of_range;
     }
 
-    /// As `copy_engine` asks; copies run on a stream of the engine's own, in the order of the calls.
-    /// @{
     result<std::uint64_t> read(void* host, const void* device, std::size_t bytes) noexcept {
         return begin(host, device, bytes, cudaMemcpyDeviceToHost);
     }
@@ -122,7 +120,6 @@ public:
         return begin(device, host, bytes, cudaMemcpyHostToDevice);
     }
     result<bool> done(std::uint64_t n) noexcept {
-    /// @}
         state& x = *state_;
         if (n < x.done) return true;
         const cudaError_t e = cudaEventQuery(x.copied[n % copies_in_flight]);
@@ -135,8 +132,6 @@ public:
         return true;
     }
 
-    /// As `copy_engine` asks. A stream or mark of another device, or a destroyed stream: invalid_argument with CUDA's number.
-    /// @{
     result<std::uint64_t> mark(stream s) noexcept {
         state& x = *state_;
         const cudaError_t e = cudaEventRecord(x.marked[x.marks % copies_in_flight], s);
@@ -156,6 +151,7 @@ public:
         const std::atomic_ref word(*state_->word);
         if (word.load(std::memory_order_relaxed) < n) word.store(n, std::memory_order_release);
     }
+    /// @}
 
 private:
     struct state {

@@ -35,86 +35,76 @@ public:
         const status why = this->health();
         if (m.value >= this->ended_) return why ? status{errc::would_block} : why;
         const auto& x = this->at(m.value);
-        return x.too_long ? result<std::uint64_t>(errc::message_too_long) : result<std::uint64_t>(x.outcome);
+        return x.too_long ? result<std::uint64_t>(errc::message_too_long) : result<std::uint64_t>(x.moved);
     }
 
 private:
-    struct slice {
-        std::uint64_t posted{}, copy{};
-        bool last{};
-    };
-    slice& of(std::uint64_t n) noexcept { return slices_[n % this->options_.slots]; }
+    using slice = typename base::slice;
 
     bool step() noexcept {
         bool moved = false;
         while (copied_ != begun_ && end_slice()) moved = true;
-        while (begun_ != posted_ && filling_ != this->tail_ && begin_slice()) moved = true;
+        while (begun_ != posted_ && this->cutting_ != this->tail_ && begin_slice()) moved = true;
         while (posted_ - copied_ != this->options_.slots && post_slice()) moved = true;
         return moved;
     }
     bool post_slice() noexcept {
-        const auto r = this->endpoint_.recv(this->view(posted_, this->options_.slice_bytes));
-        if (!r) {
-            const errc why = r.error().code;
-            if (why != errc::would_block && why != errc::not_connected) this->give_up(r.error());
-            return false;
-        }
-        of(posted_++).posted = r->value;
+        if (!this->posted(this->of(posted_), this->endpoint_.recv(this->view(posted_, this->room())))) return false;
+        ++posted_;
         return true;
     }
     /// Begins to copy the next slice to where it belongs, if it has come.
     bool begin_slice() noexcept {
-        slice& s = of(begun_);
-        if (!this->endpoint_.ended(sequence{s.posted})) return false;
-        const auto bytes = this->endpoint_.outcome(sequence{s.posted});
-        if (!bytes) {
-            this->give_up(bytes.error());  // a slice larger than ours: the ends differ in slice_bytes
+        slice& s = this->of(begun_);
+        if (!this->endpoint_.ended(sequence{s.chunk})) return false;
+        const auto arrived = this->endpoint_.outcome(sequence{s.chunk});
+        if (!arrived) {
+            this->give_up(arrived.error());  // a slice larger than ours: the ends differ in slice_bytes
             return false;
         }
-        if (begun_ == 0) return greeted(*bytes);
-        auto& m = this->at(filling_);
-        const std::uint64_t room = m.bytes - m.outcome, take = *bytes < room ? *bytes : room;
-        m.too_long = m.too_long || *bytes > room;
-        s.last = *bytes < this->options_.slice_bytes;
-        const status after = this->begin_after_mark(m);
-        const auto copy = after ? this->engine_.write(m.at + m.outcome, this->slot(begun_), take) : result<std::uint64_t>(after);
-        if (!copy) {
-            this->give_up(copy.error());
+        if (begun_ == 0) return greeted(*arrived);
+        const std::byte* const from = this->slot(begun_);
+        if (*arrived < sizeof(slice_mark) || from[*arrived - 1] > static_cast<std::byte>(slice_mark::last)) {
+            this->give_up(errc::protocol_violation);
             return false;
         }
-        s.copy = *copy;
-        m.outcome += take;
-        filling_ += s.last ? 1 : 0;
+        const std::uint64_t bytes = *arrived - sizeof(slice_mark);
+        auto& m = this->at(this->cutting_);
+        const std::uint64_t room = m.bytes - m.moved, take = bytes < room ? bytes : room;
+        m.too_long = m.too_long || bytes > room;
+        s.message = this->cutting_;
+        s.last = from[bytes] == static_cast<std::byte>(slice_mark::last);
+        if (!this->begin_copy(s, take, [&](std::byte* to) { return this->engine_.write(to, from, take); })) return false;
+        this->cutting_ += s.last ? 1 : 0;
         ++begun_;
         return true;
     }
     bool greeted(std::uint64_t bytes) noexcept {
         staging_greeting g{};
         if (bytes == sizeof g) std::memcpy(&g, this->slot(0), sizeof g);
-        if (g.magic != staging_greeting::magic_value) {
-            this->give_up(errc::protocol_violation);
-            return false;
-        }
-        if (g.slice_bytes != this->options_.slice_bytes) {
-            this->give_up(status{errc::policy_mismatch, subject::slice, this->options_.slice_bytes, g.slice_bytes});
+        status wrong;
+        if (g.magic != staging_greeting::magic_value)
+            wrong = errc::protocol_violation;
+        else if (g.version != staging_greeting::current_version)
+            wrong = status{errc::version_mismatch, g.version};
+        else if (g.slice_bytes != this->options_.slice_bytes)
+            wrong = status{errc::policy_mismatch, subject::slice, this->options_.slice_bytes, g.slice_bytes};
+        if (!wrong) {
+            this->give_up(wrong);
             return false;
         }
         begun_ = copied_ = 1;
         return true;
     }
     bool end_slice() noexcept {
-        slice& s = of(copied_);
-        const auto copied = this->engine_.done(s.copy);
-        if (!copied) this->give_up(copied.error());
-        if (!copied || !*copied) return false;
+        const slice& s = this->of(copied_);
+        if (!this->copied(s)) return false;
         ++copied_;
         if (s.last) this->engine_.release(++this->ended_);
         return true;
     }
 
-    slice slices_[copies_in_flight]{};
     std::uint64_t posted_{}, begun_{}, copied_{};  ///< slices: copied <= begun <= posted
-    std::uint64_t filling_{};  ///< the message that the next slice belongs to
 };
 
 }  // namespace vccl::inline v0

@@ -33,73 +33,55 @@ public:
     bool read(sequence m) const noexcept { return read_ > m.value; }
 
 private:
-    struct slice {
-        std::uint64_t message{}, copy{}, sent{};
-        std::uint32_t bytes{};
-        bool last{};
-    };
-    slice& of(std::uint64_t n) noexcept { return slices_[n % this->options_.slots]; }
+    using slice = typename base::slice;
 
     bool step() noexcept {
         bool moved = begun_ == 0 && greet();
-        while (acked_ != sent_ && this->endpoint_.ended(sequence{of(acked_).sent})) {
-            if (of(acked_).last) ++this->ended_;
+        while (acked_ != sent_ && this->endpoint_.ended(sequence{this->of(acked_).chunk})) {
+            if (this->of(acked_).last) ++this->ended_;
             ++acked_;
             moved = true;
         }
         while (sent_ != begun_ && send_slice()) moved = true;
-        while (begun_ != 0 && begun_ - acked_ != this->options_.slots && copying_ != this->tail_ && begin_slice()) moved = true;
+        while (begun_ != 0 && begun_ - acked_ != this->options_.slots && this->cutting_ != this->tail_ && begin_slice())
+            moved = true;
         return moved;
     }
     bool greet() noexcept {
         if (!this->connected() || !this->memory_) return false;
-        ::new (this->slot(0)) staging_greeting{staging_greeting::magic_value, this->options_.slice_bytes, 0};
-        const auto sent = this->endpoint_.send(this->view(0, sizeof(staging_greeting)));
-        if (!sent) return false;
-        of(0).sent = sent->value;
+        ::new (this->slot(0))
+            staging_greeting{staging_greeting::magic_value, this->options_.slice_bytes, staging_greeting::current_version};
+        if (!this->posted(this->of(0), this->endpoint_.send(this->view(0, sizeof(staging_greeting))))) return false;
         begun_ = sent_ = 1;
         return true;
     }
-    /// Begins to copy the next slice. False: it could not; the channel has ended.
+    /// Cuts the next slice and begins to copy it.
     bool begin_slice() noexcept {
-        auto& m = this->at(copying_);
-        slice& s = of(begun_);
+        const auto& m = this->at(this->cutting_);
+        slice& s = this->of(begun_);
         const std::uint64_t left = m.bytes - m.moved;
-        s.message = copying_;
-        s.last = left < this->options_.slice_bytes;
-        s.bytes = s.last ? static_cast<std::uint32_t>(left) : this->options_.slice_bytes;
-        const status after = this->begin_after_mark(m);
-        const auto copy = after ? this->engine_.read(this->slot(begun_), m.at + m.moved, s.bytes) : result<std::uint64_t>(after);
-        if (!copy) {
-            this->give_up(copy.error());
+        s.message = this->cutting_;
+        s.bytes = next_slice(m.moved, left, this->options_.slice_bytes, this->options_.edge_bytes);
+        s.last = s.bytes == left;
+        std::byte* const to = this->slot(begun_);
+        to[s.bytes] = static_cast<std::byte>(s.last ? slice_mark::last : slice_mark::more);
+        if (!this->begin_copy(s, s.bytes, [&](const std::byte* from) { return this->engine_.read(to, from, s.bytes); }))
             return false;
-        }
-        s.copy = *copy;
-        m.moved += s.bytes;
-        copying_ += s.last ? 1 : 0;
+        this->cutting_ += s.last ? 1 : 0;
         ++begun_;
         return true;
     }
     /// Sends the next slice if it has been copied.
     bool send_slice() noexcept {
-        slice& s = of(sent_);
-        const auto copied = this->engine_.done(s.copy);
-        if (!copied) this->give_up(copied.error());
-        if (!copied || !*copied) return false;
+        slice& s = this->of(sent_);
+        if (!this->copied(s)) return false;
         if (s.last && read_ == s.message) this->engine_.release(++read_);
-        const auto sent = this->endpoint_.send(this->view(sent_, s.bytes));
-        if (!sent) {
-            if (sent.error().code != errc::would_block) this->give_up(sent.error());
-            return false;
-        }
-        s.sent = sent->value;
+        if (!this->posted(s, this->endpoint_.send(this->view(sent_, s.bytes + sizeof(slice_mark))))) return false;
         ++sent_;
         return true;
     }
 
-    slice slices_[copies_in_flight]{};
     std::uint64_t begun_{}, sent_{}, acked_{};  ///< slices: acked <= sent <= begun
-    std::uint64_t copying_{};  ///< the message whose slices are begun next
     std::uint64_t read_{};  ///< messages below were read
 };
 

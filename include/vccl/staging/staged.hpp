@@ -1,36 +1,40 @@
 #pragma once
 /// \file
-/// What staged sender and receiver share: the ring of slices in host memory, the queue of messages, and how a message is cut.
-/// A message is cut into slices of one size and a last, smaller one, which may be empty: its length is its end.
+/// What staged sender and receiver share: the ring of slices in host memory, the queue of messages, and the copies.
 
 #include <vccl/host/context.hpp>
 #include <vccl/host/endpoint.hpp>
 #include <vccl/staging/copy_engine.hpp>
+#include <vccl/staging/cut.hpp>
 
 #include <bit>
 
 namespace vccl::inline v0 {
 
+/// How a staged channel cuts and how far it runs ahead.
 struct staging_options {
-    std::uint32_t slice_bytes{1u << 20};  ///< both ends' must agree
+    std::uint32_t slice_bytes{1u << 20};  ///< the largest slice; both ends' must agree
     unsigned slots{8};                    ///< slices in the ring: a power of two up to copies_in_flight, and not above the
                                           ///< receiver's window and the sender's log
+    std::uint32_t edge_bytes{256u << 10}; ///< sender: slices at both ends of a message go down to this size (see next_slice)
 };
 
-/// The first slice of a channel: both ends must cut alike.
+/// The first slice of a channel. The receiver compares it: another size ends the channel with policy_mismatch, another
+/// version with version_mismatch.
 struct staging_greeting {
-    static constexpr std::uint64_t magic_value = 0x676174536c636376;  // "vcclStag"
-    std::uint64_t magic;
-    std::uint32_t slice_bytes;
-    std::uint32_t reserved;
+    static constexpr std::uint64_t magic_value = 0x676174536c636376;  ///< "vcclStag": no plain chunk
+    static constexpr std::uint32_t current_version = 1;               ///< slices end with a slice_mark
+    std::uint64_t magic;        ///< magic_value
+    std::uint32_t slice_bytes;  ///< the sender's largest slice
+    std::uint32_t version;      ///< current_version
 };
 
 /// `Self` has: step(). Messages are numbered from 0 and end in order.
 template <class Self, class Endpoint, copy_engine Engine>
 class staged {
 public:
-    using backend = typename Endpoint::backend;
-    using stream = typename Engine::stream;
+    using backend = typename Endpoint::backend;  ///< the endpoint's
+    using stream = typename Engine::stream;      ///< the engine's
 
     staged(const staged&) = delete;
     staged& operator=(const staged&) = delete;
@@ -41,7 +45,7 @@ public:
         if (options_.slice_bytes < sizeof(staging_greeting) || options_.slots == 0 || options_.slots > copies_in_flight ||
             !std::has_single_bit(options_.slots))
             return errc::invalid_argument;
-        auto ring = engine_.allocate(std::size_t{options_.slice_bytes} * options_.slots);
+        auto ring = engine_.allocate(std::size_t{stride()} * options_.slots);
         if (!ring) return ring.error();
         auto registered = context_.register_memory(ring->data(), ring->size());
         if (!registered) return registered.error();
@@ -53,11 +57,13 @@ public:
     /// Why no more messages end; ok while they do. A copy that failed ends the channel with its status (io_error: the engine's
     /// own number is in `detail`).
     status health() const noexcept { return why_ ? endpoint_.health() : why_; }
+    /// As the endpoint below it.
     bool connected() const noexcept { return endpoint_.connected(); }
     /// Effects: ends the channel at both ends and lets go of the streams that wait here; nothing more ends.
     void abort() noexcept { give_up(errc::aborted); }
     /// The next number that will be given, and below which all messages have ended.
     sequence next() const noexcept { return sequence{tail_}; }
+    /// Has message `m` ended? Never after the channel has.
     bool ended(sequence m) const noexcept { return ended_ > m.value; }
 
     /// Is a message under way? Its copies end without anybody calling.
@@ -72,6 +78,8 @@ public:
             give_up(s);
         return moved;
     }
+    /// Makes progress until message `m` has ended. Errors: timeout; why the channel ended; invalid_argument: no such message
+    /// was queued.
     VCCL_COLD status wait(sequence m, nanoseconds timeout) noexcept {
         if (m.value >= tail_) return errc::invalid_argument;
         const nanoseconds deadline = steady_clock{}.now() + timeout;
@@ -95,13 +103,32 @@ protected:
     struct message {
         std::byte* at{};
         std::uint64_t bytes{};  ///< of the message, or of the room for it
-        std::uint64_t moved{};  ///< sender: bytes that have a slice
+        std::uint64_t moved{};  ///< bytes whose copies have begun
         std::uint64_t mark{};  ///< if `marked`
-        std::uint64_t outcome{};  ///< receiver: bytes received
         bool marked{}, too_long{};
+    };
+    /// One slice, between its first step and its last.
+    struct slice {
+        std::uint64_t message{};
+        std::uint64_t copy{};  ///< the engine's number
+        std::uint64_t chunk{};  ///< the endpoint's number
+        std::uint32_t bytes{};
+        bool last{};
     };
     message& at(std::uint64_t m) noexcept { return messages_[m % copies_in_flight]; }
     const message& at(std::uint64_t m) const noexcept { return messages_[m % copies_in_flight]; }
+    slice& of(std::uint64_t n) noexcept { return slices_[n % options_.slots]; }
+    std::byte* slot(std::uint64_t n) const noexcept { return ring_.data() + n % options_.slots * stride(); }
+    memory_view view(std::uint64_t n, std::uint64_t bytes) const noexcept {
+        return memory_.view(n % options_.slots * stride(), bytes);
+    }
+    /// Of the largest slice with its mark.
+    std::uint32_t room() const noexcept { return options_.slice_bytes + static_cast<std::uint32_t>(sizeof(slice_mark)); }
+    /// From slot to slot.
+    std::uint64_t stride() const noexcept {
+        constexpr std::uint64_t grain = 4096;
+        return (room() + grain - 1) / grain * grain;
+    }
 
     result<sequence> queue(const void* p, std::uint64_t bytes) noexcept {
         if (const status s = health(); !s) return s;
@@ -129,15 +156,38 @@ protected:
         at(m->value).marked = true;
         return m;
     }
-    /// Copies of message `m` begin now: after what it was marked to follow.
-    status begin_after_mark(message& m) noexcept {
-        if (!m.marked) return {};
+
+    /// Begins the copy of a slice with `copy(place in the message)`, after what its message was marked to follow. False: it
+    /// could not; the channel has ended.
+    template <class Copy>
+    bool begin_copy(slice& s, std::uint64_t bytes, Copy&& copy) noexcept {
+        message& m = at(s.message);
+        const status after = m.marked ? engine_.follow(m.mark) : status{};
         m.marked = false;
-        return engine_.follow(m.mark);
+        const auto begun = after ? copy(m.at + m.moved) : result<std::uint64_t>(after);
+        if (!begun) {
+            give_up(begun.error());
+            return false;
+        }
+        s.copy = *begun;
+        m.moved += bytes;
+        return true;
     }
-    std::byte* slot(std::uint64_t slice) const noexcept { return ring_.data() + slice % options_.slots * options_.slice_bytes; }
-    memory_view view(std::uint64_t slice, std::uint64_t bytes) const noexcept {
-        return memory_.view(slice % options_.slots * options_.slice_bytes, bytes);
+    /// Has the slice's copy ended? One that failed ends the channel.
+    bool copied(const slice& s) noexcept {
+        const auto done = engine_.done(s.copy);
+        if (!done) give_up(done.error());
+        return done && *done;
+    }
+    /// Takes the number of a chunk that was posted for the slice. False: not yet, or the channel has ended.
+    bool posted(slice& s, const result<sequence>& chunk) noexcept {
+        if (chunk) {
+            s.chunk = chunk->value;
+            return true;
+        }
+        const errc why = chunk.error().code;
+        if (why != errc::would_block && why != errc::not_connected) give_up(chunk.error());
+        return false;
     }
     /// Effects: ends the channel, once; streams that wait are let go, and health() says why.
     VCCL_COLD void give_up(status s) noexcept {
@@ -156,7 +206,9 @@ protected:
     memory memory_;
     Engine engine_;  // after the ring: it goes first, and waits for its copies
     message messages_[copies_in_flight]{};
-    std::uint64_t tail_{}, ended_{};
+    slice slices_[copies_in_flight]{};
+    std::uint64_t tail_{}, ended_{};  ///< messages: ended <= tail
+    std::uint64_t cutting_{};  ///< the message that the next slice belongs to
     status why_{};
 };
 
