@@ -7,36 +7,9 @@
 ///     dispatch -> (counts, then rows) -> the user's experts change rows in place -> combine -> (rows) -> sums
 
 #include <vccl/coll/communicator.hpp>
+#include <vccl/coll/moe_shape.hpp>
 
 namespace vccl::inline v0 {
-
-/// The same at all ranks. Rank r has experts [r * experts / ranks, (r + 1) * experts / ranks).
-struct moe_shape {
-    std::uint32_t experts{};     ///< In all; a multiple of the number of ranks.
-    std::uint32_t top_k{};       ///< experts of a token
-    std::uint32_t tokens{};      ///< of a rank, at most
-    std::uint32_t token_bytes{}; ///< a multiple of 4
-
-    static constexpr std::uint32_t no_expert = ~std::uint32_t{0};  ///< In a token's list of experts: this place is empty.
-
-    /// Do the numbers fit together? What is made with others says invalid_argument.
-    constexpr bool valid(std::uint32_t ranks) const noexcept {
-        return experts != 0 && ranks != 0 && experts % ranks == 0 && top_k != 0 && top_k <= experts && tokens != 0 &&
-               token_bytes != 0 && token_bytes % 4 == 0;
-    }
-    /// The rank that has the expert.
-    constexpr std::uint32_t owner(std::uint32_t expert, std::uint32_t ranks) const noexcept { return expert / (experts / ranks); }
-    /// A row on its way: the token's number at its rank, its experts, padding to 16 bytes; then its bytes, padded, too.
-    constexpr std::uint64_t head_bytes() const noexcept { return (std::uint64_t{4} + 4 * std::uint64_t{top_k} + 15) / 16 * 16; }
-    /// The row's bytes on the way, head included.
-    constexpr std::uint64_t row_bytes() const noexcept { return head_bytes() + (std::uint64_t{token_bytes} + 15) / 16 * 16; }
-    /// Rows that a rank sends at most: one to each rank that has an expert of the token.
-    constexpr std::uint64_t most_sent(std::uint32_t ranks) const noexcept {
-        return std::uint64_t{tokens} * (top_k < ranks ? top_k : ranks);
-    }
-    /// Rows that a rank gets at most: every token of every rank.
-    constexpr std::uint64_t most_received(std::uint32_t ranks) const noexcept { return std::uint64_t{tokens} * ranks; }
-};
 
 /// A token that came for experts of this rank. `experts`: those of the token that are here, the others no_expert.
 struct moe_row {
