@@ -244,6 +244,8 @@ TEST_CASE("A message cut short is dropped") {
     m.generation = m.end.generation = 7;
     for (std::size_t n = 1; n < m.size(); ++n) w.oob->to_caller.push_back(w.bytes_of(m, n));
     REQUIRE(w.transfer(100));
+    w.rest(1_s, 200_us);  // a look takes 16 of them
+    REQUIRE(w.oob->to_caller.empty());
     exact(w, 100);
     CHECK(w.tx->handler().events.size() == 1);
 }

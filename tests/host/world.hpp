@@ -59,13 +59,13 @@ struct world_options {
     unsigned buffers{16};
 };
 
-template <class Sender, class Receiver>
+template <class Sender, class Receiver, class Nic = verbs::soft>
 struct world {
     using endpoint_clock = manual_clock;
 
     world_options o;
     verbs::soft_fabric fabric;
-    host_context<verbs::soft> a, b;
+    host_context<Nic> a, b;
     std::unique_ptr<Sender> tx;
     std::unique_ptr<Receiver> rx;
     std::shared_ptr<testing::memory_oob_link> oob;
@@ -87,7 +87,7 @@ struct world {
     }
 
     explicit world(world_options options = {})
-        : o(options), fabric(make(o)), a(*fabric.host("A"), fabric.shape()), b(*fabric.host("B"), fabric.shape()) {
+        : o(options), fabric(make(o)), a(Nic(*fabric.host("A")), fabric.shape()), b(Nic(*fabric.host("B")), fabric.shape()) {
         o.tx.seed = 11;
         o.rx.seed = 22;
         tx = std::make_unique<Sender>(a, gpu_id{0}, channel_id{7}, o.tx, typename Sender::port_policy{}, journal{},

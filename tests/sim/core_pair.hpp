@@ -238,6 +238,9 @@ private:
             c_.broke("G3: the receiver runs in an epoch that the sender has not followed");
         if ((r.state() == channel_state::running || r.state() == channel_state::announcing) && !r.usable(r.active()))
             c_.broke("G6: the receiver has chosen a lane that is not up");
+        bool any_up = false;
+        for (unsigned l = 0; l < c_.lanes; ++l) any_up |= t.usable(l);
+        if (t.state() == channel_state::suspended && any_up) c_.broke("G6: the sender waits for a lane, and has one");
         if (t.epoch().value < epochs_[0] || r.epoch().value < epochs_[1]) c_.broke("G3: an epoch went back");
         epochs_[0] = t.epoch().value;
         epochs_[1] = r.epoch().value;

@@ -94,7 +94,10 @@ public:
         for (unsigned i = 0; i < c_.lanes; ++i) lanes[i] = core.lanes()[i].health;
         ++c_.seen.channel[End][static_cast<unsigned>(before)][static_cast<unsigned>(what)];
         if (l < c_.lanes) ++c_.seen.lane[End][static_cast<unsigned>(lanes[l])][static_cast<unsigned>(what)];
+        const epoch epoch_before = core.epoch();
+        const std::size_t said = c_.net.messages.size();
         call(core);
+        if (core.epoch() != epoch_before) self().turned(said);
         if (core.state() != before)
             ++c_.seen.channel_moves[End][static_cast<unsigned>(before)][static_cast<unsigned>(core.state())];
         for (unsigned i = 0; i < c_.lanes; ++i)
@@ -141,7 +144,12 @@ public:
     }
     void tick() {
         look();
-        telling(told::tick, most_lanes, [&](auto& core) { core.tick(c_.now); });
+        auto& core = self().core();
+        const nanoseconds stood_still = c_.now - std::exchange(ticked_, c_.now);
+        const unsigned up = lanes_up();
+        telling(told::tick, most_lanes, [&](auto&) { core.tick(c_.now); });
+        if (stood_still > detection_times{}.progress_timeout && !core.over() && lanes_up() != up)
+            c_.broke("G5: an end stood still, and blames a lane for what it did not hear meanwhile");
     }
     /// `drained`: what had come in was looked at; otherwise its completions come later.
     void fence_done(unsigned l, bool ok, bool drained = true) {
@@ -192,6 +200,12 @@ public:
 
 protected:
     Self& self() { return static_cast<Self&>(*this); }
+    /// A bit for each lane that is up.
+    unsigned lanes_up() {
+        unsigned up = 0;
+        for (unsigned l = 0; l < c_.lanes; ++l) up |= unsigned{self().core().usable(l)} << l;
+        return up;
+    }
     bool send_on(unsigned l, std::uint32_t n) {
         half& h = at(l);
         if (!h.connected || !h.room(control_queue)) return true;
@@ -217,6 +231,7 @@ protected:
 
     common& c_;
     bool ended_{};
+    nanoseconds ticked_{1'000'000};
     std::uint32_t last_epoch_{}, events_[16]{};
 };
 

@@ -24,6 +24,16 @@ public:
         core_.on_message(m, c_.now, [this](sequence s, outgoing& o) { retired(s, o); });
     }
     void part(unsigned, const arrived&) {}
+    /// A sync was followed. If its lane is dead here, the receiver is told at once, whatever it was told before (G4).
+    void turned(std::size_t said) {
+        const auto& all = c_.net.messages;
+        unsigned chosen = most_lanes;
+        for (std::size_t n = said; n-- > 0 && chosen == most_lanes;)
+            if (all[n].kind == control_kind::sync && all[n].epoch == core_.epoch().value) chosen = all[n].lane;
+        bool told = chosen == most_lanes || core_.over() || core_.usable(chosen);
+        for (std::size_t n = said; n < all.size(); ++n) told |= all[n].kind == control_kind::notify && all[n].lane == chosen;
+        if (!told) c_.broke("G4: the lane that the receiver chose is dead at the sender, which does not say so");
+    }
 
     bool rebuild(unsigned l, const lane_end& peer, std::uint32_t generation, lane_end& own) {
         if (!renewed(l, generation, own)) return false;
@@ -126,6 +136,7 @@ public:
         if (m.sequence != core_.head()) c_.broke("a sync with another restart point than the first incomplete chunk");
     }
     void message(const control_message& m) { core_.on_message(m, c_.now); }
+    void turned(std::size_t) {}
 
     bool prepare(unsigned l, lane_end& own) { return renewed(l, core_.lanes()[l].generation, own); }
     bool join(unsigned l, const lane_end& peer) {

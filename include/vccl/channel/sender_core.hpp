@@ -227,7 +227,6 @@ private:
         if (m.epoch < this->epoch_) return;
         if (m.epoch == this->epoch_ && (followed_ == m.epoch || m.epoch == 1)) {
             this->io_.tell(this->message(control_kind::sync_ack, m.lane));
-            if (this->state_ == channel_state::suspended && this->book_.any_up()) this->state_ = channel_state::running;
             return;
         }
         if (m.sequence > posted_) {
