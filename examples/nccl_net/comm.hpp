@@ -1,12 +1,13 @@
 #pragma once
 // A connection as NCCL sees it, whatever backend and QP count it has: a sender or a receiver of messages with tags. One thread
-// at a time uses it, NCCL's or the keeper's; `mutex` says whose turn it is.
+// at a time uses it, NCCL's or the keeper's, and has its turn.
 #include "abi.hpp"
 #include "event_log.hpp"
 #include "introduction.hpp"
 #include "policies.hpp"
 #include "registrations.hpp"
 
+#include <sched.h>
 #include <atomic>
 
 namespace nccl_net {
@@ -15,18 +16,7 @@ using nccl_abi::code;
 
 inline constexpr unsigned max_group = 8;                                              // receives that NCCL may group
 inline constexpr unsigned messages_at_once = nccl_abi::requests_at_once * max_group;  // on their way, at each end
-inline constexpr unsigned groups_at_once = 64;                                        // groups announced and not yet sent to
-static_assert(messages_at_once <= vccl::max_window && groups_at_once >= nccl_abi::requests_at_once);
-
-/// What a receiver says of a group before data can come: which tag each buffer is for. Travels on a channel of its own, against
-/// the data, since the sender must know the order of the buffers and a grant has no room for it.
-struct alignas(64) tag_list {
-    std::uint32_t count;
-    std::int32_t tags[max_group];
-};
-
-/// Could a receiver have made it?
-constexpr bool usable(const tag_list& l) noexcept { return l.count != 0 && l.count <= max_group; }
+static_assert(messages_at_once <= vccl::max_window);
 
 class comm;
 class keeper;
@@ -40,7 +30,7 @@ struct request {
     bool used{};
 };
 
-/// A comm's requests; taken and given back by whoever holds its mutex.
+/// A comm's requests; taken and given back by whoever has the comm's turn.
 class request_pool {
 public:
     explicit request_pool(comm& owner) noexcept {
@@ -68,6 +58,22 @@ private:
     unsigned room_{};
 };
 
+/// Whose turn a comm is: NCCL's thread's or the keeper's. Almost always free, and held for one look, so that a mutex's calls would
+/// be a tenth of what a message costs.
+class comm_turn {
+public:
+    bool try_lock() noexcept {
+        return !taken_.load(std::memory_order_relaxed) && !taken_.exchange(true, std::memory_order_acquire);
+    }
+    void lock() noexcept {
+        while (!try_lock()) ::sched_yield();
+    }
+    void unlock() noexcept { taken_.store(false, std::memory_order_release); }
+
+private:
+    std::atomic<bool> taken_{};
+};
+
 class comm {
 public:
     comm() = default;
@@ -81,9 +87,9 @@ public:
     virtual vccl::status join(const introduction& theirs) = 0;
     virtual bool connected() const noexcept = 0;
 
-    // --- afterwards, by whoever holds the mutex ---
+    // --- afterwards, by whoever has the turn ---
 
-    /// Effects: one look at both channels.
+    /// Effects: one look at the channel.
     virtual void pass() noexcept = 0;
     virtual vccl::status health() const noexcept = 0;
     /// Effects: nothing of this comm's memory is written from now on; what was not delivered will not be.
@@ -101,11 +107,11 @@ public:
     }
     channel_label& label() noexcept { return label_; }
 
-    std::mutex mutex;
+    comm_turn turn;
     std::atomic<bool> attended{};  // NCCL looked at it since the keeper did
-    unsigned share{};              // whose memory keys it uses
+    unsigned share{};  // whose memory keys it uses
     keeper* kept_by{};
-    bool driven{};                 // by the keeper: NCCL's threads only post and ask
+    bool driven{};  // by the keeper: NCCL's threads only post and ask
 
 protected:
     std::string lane_of(const vccl::status& s) const { return s.lane < label_.count ? label_.lanes[s.lane] : std::string(); }
@@ -115,11 +121,13 @@ protected:
 
 class send_comm : public comm {
 public:
+    static constexpr const char* direction = "to ";
     virtual code isend(const vccl::memory_view& bytes, int tag, request** out) noexcept = 0;
 };
 
 class recv_comm : public comm {
 public:
+    static constexpr const char* direction = "from ";
     virtual code irecv(int n, const vccl::memory_view* rooms, const int* tags, request** out) noexcept = 0;
 };
 

@@ -10,7 +10,7 @@
 
 namespace nccl_net {
 
-inline constexpr std::uint16_t introduction_version = 1;
+inline constexpr std::uint16_t introduction_version = 2;
 
 /// What NCCL carries from listen() to connect().
 struct handle {
@@ -26,7 +26,7 @@ struct handle {
 };
 static_assert(sizeof(handle) <= 128 && std::is_trivially_copyable_v<handle>);
 
-/// One end's half: who it is and how its two channels are reached, or why there will be none.
+/// One end's half: who it is and how its channel is reached, or why there will be none.
 struct introduction {
     static constexpr std::uint32_t magic_value = 0x7063636e;
 
@@ -35,10 +35,10 @@ struct introduction {
     std::uint16_t bytes;      // of all of it
     vccl::oob_secret secret;  // the sender's: that of the handle
     agreement agreed;
-    std::uint16_t blob_bytes[2];  // of data and of tags; 0: refused
+    std::uint16_t blob_bytes;  // 0: refused
     vccl::fixed_name<48> host;
     vccl::fixed_name<256> refusal;
-    std::byte blob[2][sizeof(vccl::connection_blob)];
+    std::byte blob_room[sizeof(vccl::connection_blob)];
 
     static introduction make(const settings& s, std::string_view host) {
         introduction out{};
@@ -49,12 +49,12 @@ struct introduction {
         out.host = host;
         return out;
     }
-    bool refused() const noexcept { return blob_bytes[0] == 0; }
-    /// Requires: `which` is 0 or 1, and the introduction was checked.
-    std::span<const std::byte> blob_of(unsigned which) const noexcept { return {blob[which], blob_bytes[which]}; }
-    void keep(unsigned which, std::span<const std::byte> b) noexcept {
-        blob_bytes[which] = static_cast<std::uint16_t>(b.size());
-        std::memcpy(blob[which], b.data(), b.size());
+    bool refused() const noexcept { return blob_bytes == 0; }
+    /// Requires: the introduction was checked.
+    std::span<const std::byte> blob() const noexcept { return {blob_room, blob_bytes}; }
+    void keep(std::span<const std::byte> b) noexcept {
+        blob_bytes = static_cast<std::uint16_t>(b.size());
+        std::memcpy(blob_room, b.data(), b.size());
     }
 };
 static_assert(std::is_trivially_copyable_v<introduction> && sizeof(introduction) < 0x10000);
@@ -70,8 +70,7 @@ inline std::string objection(const introduction& theirs, const settings& ours) {
                std::to_string(introduction_version) + "; give all ranks the same libnccl-net-vccl.so";
     if (std::string d = difference(agreement_of(ours), theirs.agreed); !d.empty()) return d;
     if (theirs.refused()) return "the other rank refused: " + std::string(theirs.refusal.view());
-    for (const std::uint16_t bytes : theirs.blob_bytes)
-        if (bytes == 0 || bytes > sizeof(vccl::connection_blob)) return "the other rank's introduction is damaged";
+    if (theirs.blob_bytes > sizeof theirs.blob_room) return "the other rank's introduction is damaged";
     return {};
 }
 

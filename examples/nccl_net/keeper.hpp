@@ -109,7 +109,7 @@ private:
     bool attend() noexcept {
         for (comm* c : kept_) {
             if (c->attended.exchange(false, std::memory_order_relaxed)) continue;
-            const std::unique_lock theirs(c->mutex, std::try_to_lock);
+            const std::unique_lock theirs(c->turn, std::try_to_lock);
             if (theirs) c->pass();
         }
         return false;
@@ -119,7 +119,7 @@ private:
     bool drive(bool all) noexcept {
         bool busy = false;
         for (comm* c : kept_) {
-            const std::unique_lock theirs(c->mutex, std::try_to_lock);
+            const std::unique_lock theirs(c->turn, std::try_to_lock);
             const bool working = !theirs || !c->idle();
             if (theirs && (working || all)) c->pass();
             busy |= working;

@@ -1,7 +1,7 @@
 #pragma once
 // The network over one verbs backend, and how two ranks become connected: the sender calls the listener, both introduce
 // themselves, then the library connects. No step blocks; each has a deadline. Compiled once for each backend.
-#include "channels.hpp"
+#include "channel.hpp"
 #include "network.hpp"
 
 #include <ifaddrs.h>
@@ -11,13 +11,13 @@
 
 namespace nccl_net {
 
-template <class B, template <class, unsigned> class Channels, class Base>
-std::unique_ptr<Base> make_channels(vccl::host_context<B>& context, const making& m) {
+template <class B, template <class, unsigned> class Channel, class Base>
+std::unique_ptr<Base> make_channel(vccl::host_context<B>& context, const making& m) {
     std::unique_ptr<Base> made;
     switch (m.chosen.qps) {
-        case 1: made = std::make_unique<Channels<B, 1>>(context, m); break;
-        case 2: made = std::make_unique<Channels<B, 2>>(context, m); break;
-        default: made = std::make_unique<Channels<B, 4>>(context, m); break;
+        case 1: made = std::make_unique<Channel<B, 1>>(context, m); break;
+        case 2: made = std::make_unique<Channel<B, 2>>(context, m); break;
+        default: made = std::make_unique<Channel<B, 4>>(context, m); break;
     }
     made->share = m.share;
     return made;
@@ -38,7 +38,7 @@ public:
     dialling(vccl::host_context<B>& context, const settings& s, const making& m, const handle& to, std::string_view host)
         : to_(to), settings_(s), deadline_(now() + s.connect_timeout), ours_(introduction::make(s, host)) {
         ours_.secret = to.secret;
-        comm_ = make_channels<B, send_channels, send_comm>(context, m);
+        comm_ = make_channel<B, send_channel, send_comm>(context, m);
     }
 
     const handle& to() const noexcept { return to_; }
@@ -162,7 +162,7 @@ private:
             c.line.hang_up();
             return code::success;
         }
-        std::unique_ptr<recv_comm> comm = make_channels<B, recv_channels, recv_comm>(context_, making_);
+        std::unique_ptr<recv_comm> comm = make_channel<B, recv_channel, recv_comm>(context_, making_);
         if (why.empty())
             if (vccl::status s = comm->introduce(ours_); !s) why = vccl::describe(s);
         if (why.empty())
@@ -311,7 +311,7 @@ public:
     }
     bool deregister(registration* r, comm& user) override {
         return registered_.drop(r, [&user] {
-            const std::scoped_lock lock(user.mutex);
+            const std::scoped_lock lock(user.turn);
             user.abort();
         });
     }

@@ -196,15 +196,15 @@ code deregister(void* user, void* memory) noexcept {
     });
 }
 
-vccl::memory_view piece(const comm& c, void* memory, const void* data, std::size_t bytes) {
+inline vccl::memory_view piece(const comm& c, void* memory, const void* data, std::size_t bytes) noexcept {
     return memory ? static_cast<const registration*>(memory)->view(c.share, data, bytes) : vccl::memory_view{};
 }
 
-/// A connection's mutex. Where the keeper drives it NCCL's thread does not wait for it: NCCL asks again in a moment.
-std::unique_lock<std::mutex> turn_at(comm& c) {
-    if (c.driven) return std::unique_lock(c.mutex, std::try_to_lock);
+/// A connection's turn. Where the keeper drives it NCCL's thread does not wait for it: NCCL asks again in a moment.
+inline __attribute__((always_inline)) std::unique_lock<comm_turn> turn_at(comm& c) noexcept {
+    if (c.driven) return std::unique_lock(c.turn, std::try_to_lock);
     c.attended.store(true, std::memory_order_relaxed);
-    return std::unique_lock(c.mutex);
+    return std::unique_lock(c.turn);
 }
 
 code isend(void* to, void* data, std::size_t bytes, int tag, void* memory, void** out) noexcept {
@@ -219,6 +219,12 @@ code isend(void* to, void* data, std::size_t bytes, int tag, void* memory, void*
     return result;
 }
 
+/// Of a group's buffers; only those of which there are any are made.
+union views {
+    views() noexcept {}
+    vccl::memory_view at[max_group];
+};
+
 template <class Size>  // int or std::size_t
 code irecv(void* from, int n, void** data, Size* sizes, int* tags, void** memory, void** out) noexcept {
     *out = nullptr;
@@ -226,10 +232,10 @@ code irecv(void* from, int n, void** data, Size* sizes, int* tags, void** memory
     auto& c = static_cast<recv_comm&>(*static_cast<comm*>(from));
     const auto turn = turn_at(c);
     if (!turn) return code::success;
-    vccl::memory_view rooms[max_group];
-    for (int i = 0; i < n; ++i) rooms[i] = piece(c, memory[i], data[i], static_cast<std::size_t>(sizes[i]));
+    views rooms;
+    for (int i = 0; i < n; ++i) std::construct_at(&rooms.at[i], piece(c, memory[i], data[i], static_cast<std::size_t>(sizes[i])));
     request* r = nullptr;
-    const code result = c.irecv(n, rooms, tags, &r);
+    const code result = c.irecv(n, rooms.at, tags, &r);
     *out = r;
     if (c.driven && r) c.kept_by->wake();
     return result;

@@ -43,6 +43,15 @@ VCCL_NOINLINE inline void fill_slots(const grant_plan& plan, incoming* in, incom
     }
 }
 
+/// Effects: makes `w` the WRITE that carries `n` slots from that of chunk `first` on. A slot is staged where the peer has it,
+/// but for the depths of the rings, of which the peer's divides ours.
+inline void aim(work& w, const cts_slot* staging, std::uint64_t ring_addr, std::uint64_t ring_depth, std::uint64_t first,
+                std::uint64_t n) noexcept {
+    w.local_addr = reinterpret_cast<std::uint64_t>(&staging[first & (max_window - 1)]);
+    w.remote_addr = ring_addr + sizeof(ack_line) + (first & (ring_depth - 1)) * sizeof(cts_slot);
+    w.length = static_cast<std::uint32_t>(n * sizeof(cts_slot));
+}
+
 /// The plan, its lane and the WRITE that carries the slots.
 template <class Lane>
 struct grant_run : grant_plan {

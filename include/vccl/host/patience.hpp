@@ -14,14 +14,15 @@ namespace vccl::inline v0::detail {
 template <class Endpoint, class Clock, class Done>
 status poll_until(Endpoint& endpoint, const Clock& clock, nanoseconds timeout, Done&& done) noexcept {
     constexpr unsigned spins_before_yield = 256;
+    if (done()) return {};
     const nanoseconds deadline = clock.now() + timeout;
-    for (unsigned idle = 0, passes = 0;; ++passes) {
-        if (done()) return {};
+    for (unsigned idle = 0, passes = 0; !done(); ++passes) {
         const bool moved = endpoint.progress();
         if ((!moved || passes % 64 == 0) && clock.now() >= deadline) return errc::timeout;
         idle = moved ? 0 : idle + 1;
         if (idle > spins_before_yield) ::sched_yield();
     }
+    return {};
 }
 
 /// For how long a peer may be silent on every way before it counts as lost, given what became of the out-of-band channel.

@@ -47,6 +47,12 @@ public:
             return recv_unusual(room);
         return push(room);
     }
+    /// The same, with a word that travels in the grant, for the sender's note_for().
+    result<sequence> recv(const memory_view& room, std::uint64_t note) noexcept {
+        const auto s = recv(room);
+        if (s) annotate(staging_[s->value & (max_window - 1)], s->value, note);
+        return s;
+    }
 
     /// Everything below this has been received, flush included.
     sequence received() const noexcept { return sequence{core_ ? core_->head() : 0}; }
@@ -127,8 +133,6 @@ private:
         marks_[l] = this->lanes_[l].account(0).posted;
     }
     bool marked(unsigned l) noexcept { return this->lanes_[l].account(0).retired >= marks_[l]; }
-
-    static constexpr std::uint64_t nothing_said = ~std::uint64_t{0};
 
     VCCL_COLD lane_shape shape() const noexcept {
         lane_shape s{};
@@ -284,19 +288,16 @@ private:
         const auto run = plan_.on->begin_run(0, wr_kind::grant, plan_.write);
         if (fresh == 0 || run.credit == 0) return false;
         std::uint64_t count = fresh;
-        // To where the peer's ring begins anew; its depth divides that of ours.
+        // To where the peer's ring begins anew.
         if (const std::uint64_t most = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)); count > most)
             count = most;
         const std::uint64_t acked = core_->head();
-        cts_slot* const slot = &staging_[first & (max_window - 1)];
         incoming* const in = &core_->at(first);
-        detail::fill_slots(plan_, in, in + count, slot, first, acked);
+        detail::fill_slots(plan_, in, in + count, &staging_[first & (max_window - 1)], first, acked);
         work& w = plan_.write;
-        w.local_addr = reinterpret_cast<std::uint64_t>(slot);
         core_->granted_run(first + count);
         moved = true;
-        w.remote_addr = this->peer_.ring_addr + sizeof(ack_line) + (first & (this->peer_.ring_depth - 1)) * sizeof(cts_slot);
-        w.length = static_cast<std::uint32_t>((count - 1) * sizeof(cts_slot) + offsetof(cts_slot, pad));
+        detail::aim(w, staging_.get(), this->peer_.ring_addr, this->peer_.ring_depth, first, count);
         w.flags = w.length <= plan_.on->inline_bytes() ? work_flags::inlined : work_flags::none;
         if (!run.post(w)) [[unlikely]] {
             this->core_fault(this->hot_lane_, fault_cause::local_error, wc_status::success);
@@ -309,10 +310,8 @@ private:
     bool write_slots(unsigned l, std::uint64_t first, std::uint64_t n) noexcept {
         work w{};
         w.op = work_op::write;
-        w.length = static_cast<std::uint32_t>((n - 1) * sizeof(cts_slot) + offsetof(cts_slot, pad));
-        w.local_addr = reinterpret_cast<std::uint64_t>(&staging_[first & (max_window - 1)]);
         w.lkey = staging_memory_.region()->local[this->slots_[l]];
-        w.remote_addr = this->peer_.ring_addr + sizeof(ack_line) + (first & (this->peer_.ring_depth - 1)) * sizeof(cts_slot);
+        detail::aim(w, staging_.get(), this->peer_.ring_addr, this->peer_.ring_depth, first, n);
         return write_to_sender(l, w);
     }
 
@@ -332,7 +331,7 @@ private:
         write_acknowledgement(l, false);
     }
     VCCL_COLD void write_acknowledgement(unsigned l, bool loud) noexcept {
-        std::uint64_t& staged = staging_[max_window].pad[1];
+        std::uint64_t& staged = staging_[max_window].note_check;
         staged = core_->head();
         work w{};
         w.op = work_op::write;
@@ -368,7 +367,7 @@ private:
         lane<B>& lane = this->lanes_[l];
         if (!lane.connected()) return;  // arrived while the lane was being fenced: it goes round again
         const lkey key = staging_memory_.region()->local[this->slots_[l]];
-        if (!flushes_.begin(lane, this->slots_[l], s, c, staging_[max_window].pad[0], key))
+        if (!flushes_.begin(lane, this->slots_[l], s, c, staging_[max_window].note, key))
             this->core_fault(l, fault_cause::local_error, wc_status::success);
     }
     void on_flush(unsigned l, std::uint64_t n, bool ok) noexcept { core_->flushed(flushes_.chunk(l, n), ok); }
@@ -391,6 +390,7 @@ private:
     late<core_type> core_;
     std::uint64_t most_{};  ///< bytes of a receive
     std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
+    static constexpr std::uint64_t nothing_said = ~std::uint64_t{0};
     std::uint64_t connection_{}, acked_{}, stale_{};  // acked_: as last told to the sender
     nanoseconds quiet_since_{};
     std::uint64_t marks_[max_lanes]{};

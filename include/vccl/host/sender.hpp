@@ -60,10 +60,9 @@ public:
         return s;
     }
     /// How much the receive of chunk `s` takes; would_block while no grant has come. Requires: connected.
-    result<std::uint32_t> room_for(sequence s) const noexcept {
-        const cts_words c = ring_->read(s.value);
-        return c.sequence == s.value && c.check == check_of(c) ? result(c.length()) : errc::would_block;
-    }
+    result<std::uint32_t> room_for(sequence s) const noexcept { return ring_->room(s.value); }
+    /// The note that its recv() was given; would_block while no grant with one has come. Requires: connected.
+    result<std::uint64_t> note_for(sequence s) const noexcept { return ring_->note(s.value); }
 
     /// Everything below this has been received by the peer.
     sequence acknowledged() const noexcept { return sequence{core_ ? core_->acked() : 0}; }
@@ -151,7 +150,6 @@ private:
     VCCL_COLD status fill(connection_blob& b) {
         ring_.reset(new (std::nothrow) cts_ring{});
         if (!ring_) return errc::no_memory;
-        for (cts_slot& s : ring_->slots) s.words.sequence = ~std::uint64_t{0};
         auto m = this->context_.register_memory(ring_.get(), sizeof(cts_ring));
         if (!m) return m.error();
         ring_memory_ = std::move(*m);

@@ -56,10 +56,11 @@ struct cts_words {
 /// RDMA-written into slot `sequence % depth` of the sender's ring.
 struct cts_slot {
     cts_words words;
-    std::uint64_t pad[2];
+    std::uint64_t note;        ///< of the receiver's user
+    std::uint64_t note_check;  ///< of sequence and note; it does not match where the receive has none
 };
 static_assert(sizeof(cts_slot) == 64 && offsetof(cts_words, binding) == 24 && offsetof(cts_words, acked) == 32 &&
-              offsetof(cts_words, check) == 40);
+              offsetof(cts_words, check) == 40 && offsetof(cts_slot, note) == 48);
 
 /// The check of a slot is the sum of two mixes: of the words that are its own, and of those that it shares with its
 /// neighbours, so that a run of slots mixes the latter once. Not a signature: it recognises slots that are half written or
@@ -71,6 +72,14 @@ constexpr std::uint64_t cts_own_mix(std::uint64_t sequence_mix, std::uint64_t ad
 }
 constexpr std::uint64_t cts_shared_mix(std::uint64_t binding, std::uint64_t acked) noexcept {
     return (binding * 0xff51afd7ed558ccdu + acked) * 0xc4ceb9fe1a85ec53u;
+}
+/// Not zero for the note 0, which memory holds that nobody has written.
+constexpr std::uint64_t cts_note_mix(std::uint64_t sequence, std::uint64_t note) noexcept {
+    return cts_shared_mix(sequence + 1, note);
+}
+constexpr void annotate(cts_slot& slot, std::uint64_t sequence, std::uint64_t note) noexcept {
+    slot.note = note;
+    slot.note_check = cts_note_mix(sequence, note);
 }
 constexpr std::uint64_t check_of(const cts_words& w) noexcept {
     return cts_own_mix(cts_sequence_mix(w.sequence), w.addr, w.room) + cts_shared_mix(w.binding, w.acked);
