@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// The failover gap: from the first sign of a fault at either end (the earlier end's verdict) to the first byte that
-/// lands afterwards. A stream of 64 KiB chunks runs; the driver breaks something, waits for the resumption, mends it,
+/// lands afterwards. A stream of chunks runs; the driver breaks something, waits for the resumption, mends it,
 /// waits for the fail-back, and so on. Detection (from the break to the first sign) is another figure.
 
 #include "two_ends.hpp"
@@ -13,24 +13,29 @@ struct cause {
     std::string down, up;
 };
 
-inline constexpr std::uint32_t gap_chunk = 64 * 1024;
-inline constexpr unsigned gap_window = 8;
+inline constexpr unsigned gap_window = 8;  ///< chunks outstanding
+
+/// What the stream's ends do.
+struct traffic {
+    std::uint32_t chunk{64 * 1024};  ///< bytes
+    bool naps{};  ///< a pass that found nothing: nap, so that a kernel that moves packets on the same processors gets them
+};
 
 template <class B>
-void stream_sender(B backend, topology t, port_id primary, board& b) {
+void stream_sender(B backend, topology t, port_id primary, board& b, traffic how) {
     host_context<B> context(backend, t);
     endpoint_options o;
     o.timers.timeout = 14;
     o.timers.retry_count = 2;
     sender_of<B> tx(context, primary, channel_id{0}, o, {}, to_board{&b.side[0]});
     connect(tx, b, 0);
-    std::vector<std::byte> bytes(gap_chunk * 2 * gap_window);
+    std::vector<std::byte> bytes(std::size_t{how.chunk} * 2 * gap_window);
     const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
-    patience idle{true};
+    patience idle{how.naps};
     while (b.order == 0) {
         bool moved = false;
         while (tx.next().value - tx.acknowledged().value < 2 * gap_window) {
-            auto s = tx.send(m.view(tx.next().value % (2 * gap_window) * gap_chunk, gap_chunk));
+            auto s = tx.send(m.view(tx.next().value % (2 * gap_window) * how.chunk, how.chunk));
             if (!s) give_up("send", s.error());
             moved = true;
         }
@@ -42,19 +47,19 @@ void stream_sender(B backend, topology t, port_id primary, board& b) {
 }
 
 template <class B>
-void stream_receiver(B backend, topology t, port_id primary, board& b) {
+void stream_receiver(B backend, topology t, port_id primary, board& b, traffic how) {
     host_context<B> context(backend, t);
     endpoint_options o;
     o.timers.timeout = 14;
     o.timers.retry_count = 2;
     receiver_of<B> rx(context, primary, channel_id{0}, o, {}, to_board{&b.side[1]});
     connect(rx, b, 1);
-    std::vector<std::byte> bytes(gap_chunk * gap_window);
+    std::vector<std::byte> bytes(std::size_t{how.chunk} * gap_window);
     const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
-    patience idle{true};
+    patience idle{how.naps};
     while (rx.health()) {
         while (rx.next().value - rx.received().value < gap_window) {
-            auto s = rx.recv(m.view(rx.next().value % gap_window * gap_chunk, gap_chunk));
+            auto s = rx.recv(m.view(rx.next().value % gap_window * how.chunk, how.chunk));
             if (!s) break;
         }
         rx.progress() ? idle.something() : idle.nothing();
@@ -79,7 +84,7 @@ inline unsigned count(const board_side& s, channel_event::kind k) {
 struct gap_figures {
     std::vector<double> gaps, detections, failbacks;
     std::uint64_t replayed{}, replayed_by_failback{};
-    double rate_before{}, rate_after{};
+    std::vector<double> rates;  ///< throughput after a fail-back to that just before its fault
 };
 
 /// One cause, `times` times. `act` carries out a command of the cause.
@@ -91,16 +96,13 @@ inline gap_figures measure(board& b, family& f, const cause& c, unsigned times, 
         const std::uint64_t before = b.side[1].chunks;
         const nanoseconds start = now();
         ::usleep(static_cast<unsigned>(span.count / 1000));
-        return static_cast<double>(b.side[1].chunks - before) * gap_chunk * 1e9 / static_cast<double>((now() - start).count);
+        return static_cast<double>(b.side[1].chunks - before) / static_cast<double>((now() - start).count);
     };
     for (unsigned i = 0; i < times; ++i) {
         if (!f.well()) give_up("an end failed");
         const unsigned resumed = count(b.side[1], kind::resumed), back = count(b.side[1], kind::failed_back);
         const unsigned failed[2] = {count(b.side[0], kind::lane_failed), count(b.side[1], kind::lane_failed)};
-        if (i < 8)
-            g.rate_before += rate(settle) / 8;
-        else
-            ::usleep(static_cast<unsigned>(settle.count / 1000));
+        const double before = rate(settle);
         const nanoseconds broken = now();
         act(c.down);
         wait_for([&] { return nth(b.side[1], kind::resumed, resumed) || !f.well(); }, 60_s, "the resumption", true);
@@ -118,7 +120,7 @@ inline gap_figures measure(board& b, family& f, const cause& c, unsigned times, 
         const channel_event* w = nth(b.side[1], kind::failed_back, back);
         if (!w) give_up("an end failed");
         g.failbacks.push_back(static_cast<double>((w->at - mended).count) * 1e-6);
-        if (i < 8) g.rate_after += rate(settle) / 8;
+        g.rates.push_back(rate(settle) / before);
     }
     for (unsigned i = 0; const channel_event* e = nth(b.side[0], kind::failed_over, i); ++i) g.replayed += e->replayed;
     return g;
@@ -131,7 +133,7 @@ inline void print_head() {
 inline void print_row(const cause& c, const gap_figures& g, double rtt) {
     std::printf("%-12s %6zu | %9.1f %9.1f | %12.0f | %9.1f | %9.1f %9.1f | %.2f\n", c.name, g.gaps.size(), median(g.gaps),
                 largest(g.gaps), median(g.detections), median(g.gaps) / rtt, median(g.failbacks), largest(g.failbacks),
-                g.rate_before > 0 ? g.rate_after / g.rate_before : 0);
+                median(g.rates));
     std::fflush(stdout);
 }
 

@@ -26,8 +26,8 @@ int main(int argc, char** argv) {
     std::printf("soft-RoCE, two processes, 64 KiB chunks, %u outstanding; 8-byte round trip %.1f us\n", gap_window, rtt);
     const verbs::ibv host_a{.path = {}, .devices = "rxe_a"}, host_b{.path = {}, .devices = "rxe_b"};
     family f;
-    f.start([&] { stream_sender<verbs::ibv>(host_a, take(host_a.discover(), "discover"), port_id{0}, b); });
-    f.start([&] { stream_receiver<verbs::ibv>(host_b, take(host_b.discover(), "discover"), port_id{0}, b); });
+    f.start([&] { stream_sender<verbs::ibv>(host_a, take(host_a.discover(), "discover"), port_id{0}, b, {.naps = true}); });
+    f.start([&] { stream_receiver<verbs::ibv>(host_b, take(host_b.discover(), "discover"), port_id{0}, b, {.naps = true}); });
     wait_for([&] { return b.side[1].chunks > 50 || !f.well(); }, 60_s, "traffic", true);
     const cause causes[] = {{"own port", "port-down a0", "port-up a0"},
                             {"peer's port", "port-down b0", "port-up b0"},

@@ -17,8 +17,8 @@ namespace {
 int stream(board& b, unsigned seconds) {
     const verbs::ibv host_a{.path = {}, .devices = "rxe_a"}, host_b{.path = {}, .devices = "rxe_b"};
     family f;
-    f.start([&] { stream_sender<verbs::ibv>(host_a, take(host_a.discover(), "discover"), port_id{0}, b); });
-    f.start([&] { stream_receiver<verbs::ibv>(host_b, take(host_b.discover(), "discover"), port_id{0}, b); });
+    f.start([&] { stream_sender<verbs::ibv>(host_a, take(host_a.discover(), "discover"), port_id{0}, b, {.naps = true}); });
+    f.start([&] { stream_receiver<verbs::ibv>(host_b, take(host_b.discover(), "discover"), port_id{0}, b, {.naps = true}); });
     const nanoseconds start = now();
     unsigned told[2]{};
     const auto tell = [&] {
@@ -43,7 +43,7 @@ int stream(board& b, unsigned seconds) {
     for (unsigned i = 0; const channel_event* e = nth(b.side[0], channel_event::kind::failed_over, i); ++i)
         replayed += e->replayed;
     tell();
-    std::printf("replayed %llu bytes at most\n", static_cast<unsigned long long>(replayed * gap_chunk));
+    std::printf("replayed %llu bytes at most\n", static_cast<unsigned long long>(replayed * traffic{}.chunk));
     return 0;
 }
 

@@ -8,6 +8,13 @@ using namespace vccl_test;
 namespace {
 
 using ordinary = soft_world<>;
+
+/// For much traffic in simulated time that costs little in ours.
+world_options small_chunks() {
+    world_options o;
+    o.chunk = 1024;
+    return o;
+}
 constexpr lane_id primary{0}, backup{1};
 
 /// The path breaks in the middle of a transfer, the transfer goes on over the backup, the path is mended, and it returns.
@@ -272,16 +279,36 @@ TEST_CASE("A suspension of minutes below the deadline loses nothing") {
     exact(w, 120);
 }
 
+TEST_CASE("Traffic goes on before a lane is rebuilt, which would hold it up") {
+    for (const std::string breaks : {"switch-down rail0", "cable-down A.nic0.p0", "partial A.nic0.p0 3"}) {
+        CAPTURE(breaks);
+        ordinary w;
+        start(w);
+        unsigned seen = 0;
+        const auto at = at_chunk(w, 40, breaks);
+        REQUIRE(w.transfer(80, [&] {
+            at();
+            const journal& j = w.rx->handler();
+            if (j.count(event::lane_failed) == j.count(event::resumed)) return;
+            ++seen;
+            CHECK(w.rx->lane_health(primary).health != lane_health::restoring);
+        }));
+        CHECK(seen > 0);
+        exact(w, 80);
+    }
+}
+
 TEST_CASE("The second lane fails while the first recovers") {
     for (auto stage : {lane_health::restoring, lane_health::verifying, lane_health::up}) {
         CAPTURE(static_cast<int>(stage));
-        ordinary w;
+        ordinary w(small_chunks());
         start(w);
         REQUIRE(w.transfer(80, at_chunk(w, 40, "down A.nic0.p0")));
         REQUIRE(w.command("up A.nic0.p0"));
+        w.pass_time = 200_us;  // traffic for longer than a port may settle
         bool broken = false;
         REQUIRE(w.transfer(
-            400,
+            12'000,
             [&] {
                 if (broken || w.rx->lane_health(primary).health != stage) return;
                 broken = static_cast<bool>(w.command("down A.nic0.p1"));
@@ -291,7 +318,7 @@ TEST_CASE("The second lane fails while the first recovers") {
         CHECK(w.rx->active_lane() == primary);
         REQUIRE(w.command("up A.nic0.p1"));
         REQUIRE(w.until([&] { return w.rx->lane_health(backup).health == lane_health::up; }, 2_s));
-        exact(w, 400);
+        exact(w, 12'000);
     }
 }
 
@@ -615,18 +642,19 @@ TEST_CASE("A part of a chunk lands and the rest is lost: the chunk arrives whole
 }
 
 TEST_CASE("Failing back sends nothing again") {
-    ordinary w;
+    ordinary w(small_chunks());
     start(w);
     REQUIRE(w.transfer(80, at_chunk(w, 40, "down A.nic0.p0")));
     const std::size_t arrived = w.rx->handler().arrivals.size();
     REQUIRE(w.command("up A.nic0.p0"));
-    REQUIRE(w.transfer(4000));
+    w.pass_time = 200_us;  // traffic for longer than a port may settle
+    REQUIRE(w.transfer(12'000));
     CHECK(w.rx->active_lane() == primary);
     CHECK(w.rx->handler().count(event::failed_back) == 1);
-    CHECK(w.rx->handler().arrivals.size() - arrived == 4000 - 80);
+    CHECK(w.rx->handler().arrivals.size() - arrived == 12'000 - 80);
     CHECK(w.rx->stale_arrivals() == 0);
     CHECK(w.tx->handler().count(event::failed_over) == 1);
-    exact(w, 4000);
+    exact(w, 12'000);
 }
 
 TEST_CASE("Flushes fail on every lane for longer than the deadline: a typed error, and nothing was received wrongly") {

@@ -425,6 +425,20 @@ TEST_CASE("A message larger than the reader's buffer is dropped alone") {
     CHECK(small == message(20, 2));
 }
 
+TEST_CASE("Who closes has said what waited to be said") {
+    channel c;
+    c.call();
+    REQUIRE(c.up());
+    REQUIRE(c.caller.send(message(900)));
+    c.caller.close();
+    bytes got(tcp_oob::largest_message);
+    std::size_t n = 0;
+    const nanoseconds end = steady_clock{}.now() + 10_s;
+    while ((n = c.listener.receive(got)) == 0 && steady_clock{}.now() < end) (void)c.listener.advance(c.now);
+    got.resize(n);
+    CHECK(got == message(900));
+}
+
 TEST_CASE("A peer that reads nothing: sending is refused in the end, and never blocks") {
     raw_listener lazy;
     tcp_oob caller;

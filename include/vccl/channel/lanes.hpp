@@ -12,30 +12,34 @@
 
 namespace vccl::inline v0 {
 
+/// Where in its life a lane is; the life is told at the top of this header.
 enum class lane_health : std::uint8_t { up, failed, fenced, restoring, verifying };
 
+/// All that one end knows of a lane; an endpoint's `lane_health(l)` shows it. Written by the owner thread.
 struct lane_state {
-    lane_health health{lane_health::fenced};
+    lane_health health{lane_health::fenced};  ///< Only `up` carries chunks.
     bool port_up{true};             ///< of this end's port, as last told
     bool fencing{};                 ///< the executor has been asked to fence and has not answered yet
-    bool probe_open{};
+    bool probe_open{};              ///< A probe was sent that the lane itself has not answered yet.
     bool probe_heard_elsewhere{};   ///< another way answered the open probe
-    bool suspected{};
+    bool suspected{};               ///< Something was amiss and no probe has cleared it up so far.
     bool told_back{};               ///< the peer has said that its port is back, since the lane died
-    std::uint32_t generation{1};
+    std::uint32_t generation{1};    ///< Which life of the lane this is: grows with each rebuild.
     std::uint32_t dead_generation{};///< every generation up to this one is dead
-    std::uint32_t probe_number{};
-    unsigned times_failed{};
+    std::uint32_t probe_number{};   ///< Of the last probe; answers to earlier ones are no news.
+    unsigned times_failed{};        ///< Verdicts on this lane so far, over all its lives.
     unsigned restore_tries{};       ///< since it last was up
     nanoseconds heard_at{};         ///< last sign of life of this very lane
-    nanoseconds probed_at{};
-    nanoseconds up_since{};
+    nanoseconds probed_at{};        ///< When the last probe was sent, on the endpoint's clock.
+    nanoseconds up_since{};         ///< Since when it has carried chunks, or would have.
     nanoseconds next_try{};         ///< of a restore (receiver) or notice (sender)
     nanoseconds retry_after{};      ///< current interval of those
 };
 
 /// Request intervals: first and longest, doubled from one to the other.
+/// @{
 inline constexpr nanoseconds first_retry{1'000'000}, longest_retry{64'000'000};
+/// @}
 /// A restore that the peer refused or that a probe did not confirm is tried again after at most this.
 inline constexpr nanoseconds longest_restore_retry{200'000'000};
 
@@ -60,6 +64,14 @@ public:
         for (unsigned l = 0; l < count_; ++l)
             if (lanes_[l].health == lane_health::up) return true;
         return false;
+    }
+    /// The lane of the best rank among those up that are `fit`; count() if there is none.
+    template <class Fit>
+    unsigned best(unsigned first, Fit&& fit) const noexcept {
+        unsigned found = count_;
+        for (unsigned l = 0; l < count_; ++l)
+            if (usable(l) && fit(lanes_[l]) && (found == count_ || lane_rank(first, l) < lane_rank(first, found))) found = l;
+        return found;
     }
     bool any_fencing() const noexcept {
         for (unsigned l = 0; l < count_; ++l)

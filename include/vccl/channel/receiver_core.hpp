@@ -226,14 +226,10 @@ protected:
 
 private:
     VCCL_COLD bool choose() noexcept {
-        bool found = false;
-        for (unsigned l = 0; l < this->book_.count(); ++l) {
-            if (this->book_.usable(l) && (!found || lane_rank(first_lane_, l) < lane_rank(first_lane_, active_))) {
-                active_ = l;
-                found = true;
-            }
-        }
-        return found;
+        const unsigned best = this->book_.best(first_lane_, [](const lane_state&) { return true; });
+        if (best == this->book_.count()) return false;
+        active_ = best;
+        return true;
     }
 
     VCCL_COLD bool outstanding_on(unsigned l) noexcept {
@@ -313,6 +309,11 @@ private:
         this->report(e);
     }
 
+    /// Is traffic on its way to another lane? It goes first, for a while: a rebuild holds up the whole thread.
+    bool moving(nanoseconds now) const noexcept {
+        return (resuming_ || this->state_ == channel_state::announcing) && now - this->fault_at_ < first_retry;
+    }
+
     VCCL_COLD void tend(unsigned l, nanoseconds now) noexcept {
         lane_state& s = this->book_[l];
         switch (s.health) {
@@ -324,7 +325,7 @@ private:
                 break;
             case lane_health::failed: break;
             case lane_health::fenced:
-                if (s.port_up && !s.fencing && now >= s.next_try) restore(l, now);
+                if (s.port_up && !s.fencing && now >= s.next_try && !moving(now)) restore(l, now);
                 break;
             case lane_health::restoring:
                 if (now >= s.next_try) {
@@ -371,14 +372,9 @@ private:
     }
 
     VCCL_COLD void fail_back(nanoseconds now) noexcept {
-        unsigned best = active_;
-        for (unsigned l = 0; l < this->book_.count(); ++l) {
-            const lane_state& s = this->book_[l];
-            if (s.health == lane_health::up && lane_rank(first_lane_, l) < lane_rank(first_lane_, best) &&
-                now - s.up_since >= failback_.hold(s.times_failed))
-                best = l;
-        }
-        if (best == active_) return;
+        const unsigned best = this->book_.best(
+            first_lane_, [&](const lane_state& s) { return now - s.up_since >= failback_.hold(s.times_failed); });
+        if (best == this->book_.count() || lane_rank(first_lane_, best) >= lane_rank(first_lane_, active_)) return;
         channel_event e{};
         e.what = kind::failed_back;
         e.lane = lane_id{static_cast<std::uint8_t>(active_)};

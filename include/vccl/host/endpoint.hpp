@@ -105,18 +105,25 @@ public:
     }
 
 protected:
+    VCCL_COLD ~endpoint() { oob_.close(); }
+
     // --- executor of the protocol core --------------------------------------------------------------------------
 
     VCCL_COLD void fence(unsigned l) noexcept {
         fencing_ |= 1u << l;
         if (!lanes_[l].silence()) unfenceable_ |= 1u << l;
         fence_until_[l] = now_ + drain_time;
+        // A look at the socket is as long as a failover over a lane that can talk.
+        if (any_usable()) next_oob_ = now_ + oob_interval;
     }
     VCCL_COLD void tell(const control_message& m) noexcept {
+        bool told = false;
         // While connecting, the peer's QPs may not be ready to receive yet.
         for (unsigned l = 0; l < count_ && self().state() != channel_state::connecting; ++l)
-            if (self().usable(l)) (void)lanes_[l].send_control(m);
+            if (self().usable(l)) told |= static_cast<bool>(lanes_[l].send_control(m));
         (void)tell_on(lane_book::out_of_band_way, m);
+        // What a lane carries is ahead of any socket: its copy there can wait for the next look at it.
+        if (!told) next_oob_ = {};
     }
     /// False: withheld, since the peer takes no messages at present.
     VCCL_COLD bool tell_on(std::uint16_t way, const control_message& m) noexcept {
@@ -221,17 +228,9 @@ private:
         return false;
     }
 
-    VCCL_COLD static bool in_range(const endpoint_options& o) noexcept {
-        const qp_timers& t = o.timers;
-        return o.lanes != 0 && o.lanes <= max_lanes && o.first_lane < o.lanes && o.window != 0 && o.window <= max_window &&
-               (o.window & (o.window - 1)) == 0 && o.max_chunk != 0 && o.max_chunk <= 1u << 30 && t.timeout <= 31 &&
-               t.retry_count <= 7 && t.rnr_retry <= 7 && t.min_rnr_timer <= 31 && o.give_up_after.count >= 0 &&
-               o.peer_grace.count >= 0 && o.ack_delay.count >= 0;
-    }
-
     VCCL_COLD status open() {
         if (opened_) return {};
-        if (!in_range(options_)) return errc::invalid_argument;
+        if (!detail::in_range(options_)) return errc::invalid_argument;
         const topology& t = context_.shape();
         auto ports = from_.is_port ? lanes_for(t, from_.port, channel_, port_, options_.lanes)
                                    : lanes_for(t, from_.gpu, channel_, port_, options_.lanes);
@@ -283,7 +282,6 @@ private:
         context_.poll_events(query);
         for (unsigned l = 0; l < count_; ++l) look_at_port(l);
         poll_others();
-        // System calls: not at every pass of a failover that has a lane to talk over.
         if (now_ >= next_oob_ || !any_usable()) {
             next_oob_ = now_ + oob_interval;
             look_at_oob();
@@ -332,11 +330,7 @@ private:
 
     /// A message of either control way. What is not of this connection is not looked at any further.
     VCCL_COLD void take_message(const control_message& m, std::size_t bytes) noexcept {
-        if (bytes < offsetof(control_message, end) || m.magic != control_message::magic_value || m.version != wire_version ||
-            m.connection != self().connection())
-            return;
-        if (m.count > max_window && m.kind == control_kind::sync) return;
-        if (bytes < m.size()) return;
+        if (!well_formed(m, bytes) || m.connection != self().connection()) return;
         for (unsigned l = 0; l < count_; ++l) lanes_[l].peer_heard();
         self().core_message(m);
     }

@@ -22,13 +22,16 @@ constexpr bool must_flush(flush_mode mode, bool device) noexcept {
 
 /// Where a channel begins at this end: at a GPU, or at a port.
 struct starting_point {
-    gpu_id gpu{};
-    port_id port{};
-    bool is_port{};
+    gpu_id gpu{};    ///< where `is_port` is false
+    port_id port{};  ///< where it is true
+    bool is_port{};  ///< which of the two counts
+    /// The port policy, or nearness, names the primary port.
     constexpr starting_point(gpu_id g) noexcept : gpu(g) {}
+    /// This port is the primary, whatever the policy says.
     constexpr starting_point(port_id p) noexcept : port(p), is_port(true) {}
 };
 
+/// Runtime settings of one end; docs/api.md says which end looks at which.
 struct endpoint_options {
     std::uint64_t session{};                    ///< of your job: both ends' must agree
     unsigned lanes{max_lanes};                  ///< at most so many, the primary included
@@ -36,10 +39,10 @@ struct endpoint_options {
     unsigned window{64};                        ///< receiver: receives outstanding; power of two, at most max_window
     std::uint32_t max_chunk{1u << 30};          ///< bytes
     std::uint32_t inline_bytes{128};            ///< chunks up to this size are copied while posting
-    qp_timers timers{};
+    qp_timers timers{};                         ///< of the QPs; a backstop: detection does not rest on them
     std::uint32_t split_from{65536};            ///< receiver with stripes: a receive of so many bytes is cut over them
-    nanoseconds give_up_after{30'000'000'000};
-    nanoseconds peer_grace{5'000'000'000};
+    nanoseconds give_up_after{30'000'000'000};  ///< without a lane for so long, the channel fails
+    nanoseconds peer_grace{5'000'000'000};      ///< a peer whose process seems to be gone is given up after this
     nanoseconds ack_delay{50'000};              ///< receiver: an acknowledgement waits so long for a grant to ride on
     flush_mode flush{flush_mode::device};       ///< receiver: what must be flushed before it counts as received
     oob_address oob{"127.0.0.1:0"};             ///< receiver: address at which the sender finds it; port 0: any
@@ -47,6 +50,14 @@ struct endpoint_options {
 };
 
 namespace detail {
+
+constexpr bool in_range(const endpoint_options& o) noexcept {
+    const qp_timers& t = o.timers;
+    return o.lanes != 0 && o.lanes <= max_lanes && o.first_lane < o.lanes && o.window != 0 && o.window <= max_window &&
+           (o.window & (o.window - 1)) == 0 && o.max_chunk != 0 && o.max_chunk <= 1u << 30 && t.timeout <= 31 &&
+           t.retry_count <= 7 && t.rnr_retry <= 7 && t.min_rnr_timer <= 31 && o.give_up_after.count >= 0 &&
+           o.peer_grace.count >= 0 && o.ack_delay.count >= 0;
+}
 
 inline std::uint64_t random_word(std::uint64_t seed) noexcept {
     if (seed != 0) return seed;

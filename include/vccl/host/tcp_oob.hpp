@@ -104,14 +104,16 @@ VCCL_COLD inline bool same_secret(const oob_secret& a, const oob_secret& b) noex
 
 }  // namespace detail
 
+/// The default on the `oob` axis. One socket an end, one more that listens at a receiver.
 class tcp_oob {
 public:
     using policy_axis = axis::oob;
-    static constexpr std::size_t largest_message = 1024;
+    static constexpr std::size_t largest_message = 1024;   ///< bytes; send() refuses more
     static constexpr nanoseconds patience{2'000'000'000};  ///< a caller has so long to name the secret, a connect to complete
     static constexpr nanoseconds courtesy{100'000'000};    ///< the same where others wait for its place
     static constexpr int vanished_after = 4;               ///< seconds without an answer from the peer's kernel
 
+    /// At the receiver. Errors: invalid_argument: no address; io_error: it cannot be bound.
     VCCL_COLD result<oob_address> listen(const oob_address& where, const oob_secret& secret) noexcept {
         secret_ = secret;
         detail::socket_address a;
@@ -126,6 +128,7 @@ public:
         return detail::format_address(a.storage);
     }
 
+    /// At the sender. Only remembers: the first advance() calls.
     VCCL_COLD status connect(const oob_address& where, const oob_secret& secret) noexcept {
         secret_ = secret;
         if (!detail::parse_address(where.view(), peer_)) return errc::invalid_argument;
@@ -133,6 +136,7 @@ public:
         return {};
     }
 
+    /// Accepts, calls, mends; a system call or two where nothing is new.
     VCCL_COLD oob_state advance(nanoseconds now) noexcept {
         if (listener_) accept(now);
         if (calling_ && link_ && !established_ && now - called_at_ > patience) cut();
@@ -148,18 +152,19 @@ public:
         return state_;
     }
 
+    /// False: not connected, too long, or the kernel takes no more now.
     VCCL_COLD bool send(std::span<const std::byte> m) noexcept {
         if (!link_ || !established_ || m.size() > largest_message) return false;
-        if (out_size_ != 0) push_out();
+        if (out_size_ + m.size() + 2 > sizeof out_) push_out();
         if (!link_ || out_size_ + m.size() + 2 > sizeof out_) return false;
         const std::uint16_t n = static_cast<std::uint16_t>(m.size());
         std::memcpy(out_ + out_size_, &n, 2);
         std::memcpy(out_ + out_size_ + 2, m.data(), m.size());
         out_size_ += m.size() + 2;
-        push_out();
-        return static_cast<bool>(link_);
+        return true;
     }
 
+    /// Whole messages only, in order; 0: there is none.
     VCCL_COLD std::size_t receive(std::span<std::byte> m) noexcept {
         if (in_size_ < 2) return 0;
         std::uint16_t n = 0;
@@ -176,7 +181,9 @@ public:
         return given;
     }
 
+    /// Pushes out what it can without waiting.
     VCCL_COLD void close() noexcept {
+        if (link_) push_out();
         cut();
         listener_.reset();
         for (auto& c : callers_) c = {};

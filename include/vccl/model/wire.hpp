@@ -208,4 +208,10 @@ struct control_message {
 };
 static_assert(offsetof(control_message, end) == 72 && sizeof(control_message) == 72 + max_window);
 
+/// Are `bytes` received a message that may be looked at, whatever its connection?
+constexpr bool well_formed(const control_message& m, std::size_t bytes) noexcept {
+    return bytes >= offsetof(control_message, end) && m.magic == control_message::magic_value && m.version == wire_version &&
+           !(m.kind == control_kind::sync && m.count > max_window) && bytes >= m.size();
+}
+
 }  // namespace vccl::inline v0
