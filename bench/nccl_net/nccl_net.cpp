@@ -27,6 +27,7 @@ using null_backend = vccl::testing::loopback<true>;
 std::unique_ptr<network> make_soft_network(const settings& s) {
     settings mine = s;
     mine.address = "127.0.0.1";
+    mine.threads = 0;
     return std::make_unique<network_of<null_backend>>(mine, std::vector<null_backend>(1), vccl::make_cluster(1, 1, 2, 1),
                                                       vccl::host_id{0});
 }

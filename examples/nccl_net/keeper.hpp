@@ -68,6 +68,8 @@ public:
         stopping_ = false;
     }
 
+    /// Does it drive its connections, or only look after them?
+    bool drives() const noexcept { return drives_; }
     bool idle() const {
         const std::scoped_lock lock(mutex_);
         return kept_.empty() && parting_.empty();

@@ -48,6 +48,8 @@ public:
     virtual vccl::result<registration*> register_dmabuf(void* data, std::size_t bytes, std::uint64_t offset, int fd) = 0;
     virtual bool deregister(registration* r, comm& user) = 0;
 
+    /// That drive connections.
+    std::size_t threads() const noexcept { return keepers_.front()->drives() ? keepers_.size() : 0; }
     /// Effects: a connection that was made gets its keeper.
     void look_after(comm& c) { keepers_[c.share]->look_after(c); }
     /// Effects: gives closed connections `patience` to say goodbye. Returns: true if NCCL has nothing of it in its hands any more.

@@ -4,6 +4,9 @@
 
 #include <vccl/verbs/soft.hpp>
 
+#include <sched.h>
+#include <algorithm>
+
 namespace nccl_net {
 
 namespace {
@@ -35,6 +38,12 @@ vccl::verbs::soft open(soft_fabric& f, const settings& s) {
     return std::move(*host);
 }
 
+/// Of this process.
+unsigned usable_cores() noexcept {
+    cpu_set_t cores;
+    return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? static_cast<unsigned>(CPU_COUNT(&cores)) : 1;
+}
+
 }  // namespace
 
 std::unique_ptr<network> make_soft_network(const settings& s) {
@@ -43,9 +52,15 @@ std::unique_ptr<network> make_soft_network(const settings& s) {
     if (mine.address.empty()) mine.address = "127.0.0.1";  // a fabric is one machine
     soft_fabric first = find(s);
     const vccl::host_id host = place(first, s);
+    if (s.threads == as_many_as_help) {
+        // One place of the fabric is its maker's.
+        const unsigned ranks = static_cast<unsigned>(first.shape().hosts.size()),
+                       places = vccl::verbs::soft_detail::max_slots - 1;
+        mine.threads = std::min(helpful_threads(usable_cores(), ranks), places / ranks);
+    }
     // A software NIC a share: one is the work of one thread at a time.
     std::vector<vccl::verbs::soft> backends{open(first, s)};
-    while (backends.size() < made::shares_of(s)) {
+    while (backends.size() < made::shares_of(mine)) {
         soft_fabric more = find(s);
         backends.push_back(open(more, s));
     }

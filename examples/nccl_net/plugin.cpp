@@ -74,7 +74,7 @@ code begin(nccl_abi::logger log) noexcept {
         for (const device& d : s.net->devices()) names += " " + d.name;
         info("backend " + chosen.backend + ", ports" + names + ", backup " +
              std::string(backup_words[static_cast<std::size_t>(chosen.backup)]) + ", " + std::to_string(chosen.qps) +
-             " QPs a lane" +
+             " QPs a lane, " + std::to_string(s.net->threads()) + " threads" +
              ((s.net->pointers() & nccl_abi::pointer_cuda) != 0 ? ", GPU memory directly" : ", GPU memory through the host's"));
         return code::success;
     });

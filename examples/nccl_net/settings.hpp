@@ -20,15 +20,25 @@ enum class backup_ports : std::uint8_t { nearest, sibling, adjacent, all, none }
 inline constexpr std::array<std::string_view, 5> backup_words{"nearest", "sibling", "adjacent", "all", "none"};
 inline constexpr std::array<std::string_view, 2> backend_words{"ibv", "soft"};
 
+inline constexpr unsigned as_many_as_help = ~0u;
+
+/// How many threads help a rank where processors move the bytes, if `ranks` share `cores`. NCCL's and the program's own threads need
+/// half of a rank's; with fewer than four cores a rank they would only be in each other's way. More than four have nothing to do: a
+/// rank has few connections that are busy at once.
+constexpr unsigned helpful_threads(unsigned cores, unsigned ranks) noexcept {
+    const unsigned share = ranks == 0 ? 0 : cores / ranks;
+    return share < 4 ? 0 : share < 8 ? share / 2 : 4;
+}
+
 struct settings {
-    std::string backend;              // "ibv" or "soft"
-    std::string devices;              // ibv: only devices whose name begins so
-    std::string fabric, host;         // soft
-    std::string address;              // of this host, for the connections beside the lanes; empty: the plugin looks for one
+    std::string backend;  // "ibv" or "soft"
+    std::string devices;  // ibv: only devices whose name begins so
+    std::string fabric, host;  // soft
+    std::string address;  // of this host, for the connections beside the lanes; empty: the plugin looks for one
     backup_ports backup{};
     unsigned qps{}, lanes{};
-    unsigned threads{};               // that drive connections; 0: NCCL's own do
-    vccl::nanoseconds failback{};     // how long a restored lane must stay well; never() without fail-back
+    unsigned threads{};  // that drive connections; 0: NCCL's own do; `as_many_as_help`
+    vccl::nanoseconds failback{};  // how long a restored lane must stay well; never() without fail-back
     vccl::detection_times times{};
     vccl::qp_timers timers{};
     vccl::nanoseconds give_up_after{}, peer_grace{}, connect_timeout{};
@@ -113,7 +123,9 @@ inline const variable variables[] = {
         if (s.qps == 3) detail::reject(v, t);
     }},
     {"VCCL_NET_LANES", "8", "a number from 1 to 8", [](settings& s, const variable& v, std::string_view t) { s.lanes = detail::number(v, t, 1, vccl::max_lanes); }},
-    {"VCCL_NET_THREADS", "0", "a number from 0 to 8", [](settings& s, const variable& v, std::string_view t) { s.threads = detail::number(v, t, 0, 8); }},
+    {"VCCL_NET_THREADS", "auto", "auto or a number from 0 to 8", [](settings& s, const variable& v, std::string_view t) {
+        s.threads = t == "auto" ? as_many_as_help : detail::number(v, t, 0, 8);
+    }},
     {"VCCL_NET_FAILBACK", "100ms", "a time such as 100ms, or never", [](settings& s, const variable& v, std::string_view t) {
         s.failback = t == "never" ? vccl::nanoseconds::never() : detail::time(v, t);
     }},

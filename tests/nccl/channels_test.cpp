@@ -177,6 +177,16 @@ TEST_CASE("An introduction that is damaged or of another version is objected to"
     CHECK(objection(other, s).find("VCCL_NET_BACKUP is nearest here and unknown") != std::string::npos);
 }
 
+TEST_CASE("Threads of the plugin where there are cores for them") {
+    CHECK(helpful_threads(2, 2) == 0);
+    CHECK(helpful_threads(7, 2) == 0);
+    CHECK(helpful_threads(8, 2) == 2);
+    CHECK(helpful_threads(16, 4) == 2);
+    CHECK(helpful_threads(16, 2) == 4);
+    CHECK(helpful_threads(128, 2) == 4);
+    CHECK(helpful_threads(1, 2) == 0);
+}
+
 TEST_CASE("Memory is registered once for all who ask for a piece of it, and until the last is done") {
     two_comms l;
     registrations all(1);
