@@ -1,9 +1,11 @@
 """One rank of `run`: job.py PART ARGUMENTS, an ordinary PyTorch process that knows nothing of the network below NCCL."""
+import ctypes
 import datetime
 import hashlib
 import json
 import os
 import random
+import signal
 import sys
 import time
 
@@ -118,21 +120,20 @@ def train(steps, seed):
 
 
 def figures(largest):
-    bytes_ = 8
-    while bytes_ <= largest:
-        x = torch.zeros(bytes_ // 4, device=gpu)
-        rounds = 200 if bytes_ <= 1 << 16 else 40 if bytes_ <= 1 << 22 else 8
-        times = []
-        for repeat in range(4):
-            torch.cuda.synchronize()
-            begin = time.perf_counter()
-            for _ in range(rounds):
-                dist.all_reduce(x)
-            torch.cuda.synchronize()
-            if repeat:  # the first warms up
-                times.append((time.perf_counter() - begin) / rounds * 1e6)
-        say("TIME", bytes_, f"{sorted(times)[1]:.1f}")
-        bytes_ *= 8 if bytes_ < 1 << 20 else 4
+    """A round of all sizes each time that every rank is told so, until "end"."""
+    sizes = [n for n in (8, 64, 512, 4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20) if n <= largest]
+    tensors = {n: torch.zeros(n // 4, device=gpu) for n in sizes}
+    while sys.stdin.readline().strip() == "round":
+        for n, x in tensors.items():
+            times = 200 if n <= 1 << 16 else 40 if n <= 1 << 22 else 5
+            for warming in (True, False):
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                for _ in range(max(1, times // 10) if warming else times):
+                    dist.all_reduce(x)
+                torch.cuda.synchronize()
+            say("TIME", n, f"{(time.perf_counter() - begin) / times * 1e6:.2f}")
+        say("ROUND")
 
 
 def endless():
@@ -145,6 +146,7 @@ def endless():
         torch.cuda.synchronize()
 
 
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no rank outlives `run`, however that ends
 torch.cuda.set_device(gpu)
 dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=120), device_id=gpu)
 {"check": check, "train": train, "figures": figures, "endless": endless}[part](**arguments)
