@@ -22,6 +22,7 @@ struct net_api {
     std::function<code(int, void*, void**)> listen, connect;
     std::function<code(void*, void**)> accept;
     std::function<code(void*, void*, std::size_t, int, void**)> register_memory;
+    std::function<code(void*, void*, std::size_t, int, std::uint64_t, int, void**)> register_dmabuf;
     std::function<code(void*, void*)> deregister;
     std::function<code(void*, void*, std::size_t, int, void*, void**)> isend;
     std::function<code(void*, int, void**, std::size_t*, int*, void**, void**)> irecv;
@@ -86,6 +87,7 @@ net_api bind(const void* table) {
     n.register_memory = [t](void* comm, void* data, std::size_t bytes, int pointer, void** out) {
         return t->register_memory(comm, data, static_cast<nccl_abi::detail::region_size<Version>>(bytes), pointer, out);
     };
+    n.register_dmabuf = t->register_dmabuf;
     n.deregister = t->deregister;
     n.isend = [t](void* to, void* data, std::size_t bytes, int tag, void* memory, void** out) {
         const auto size = static_cast<nccl_abi::detail::size<Version>>(bytes);
@@ -95,7 +97,7 @@ net_api bind(const void* table) {
             return t->isend(to, data, size, tag, memory, out);
     };
     n.irecv = [t](void* from, int count, void** data, std::size_t* bytes, int* tags, void** memory, void** out) {
-        std::vector<nccl_abi::detail::size<Version>> sizes(bytes, bytes + count);
+        std::vector<nccl_abi::detail::size<Version>> sizes(bytes, bytes + (count > 0 ? count : 0));
         if constexpr (Version >= 10)
             return t->irecv(from, count, data, sizes.data(), tags, memory, nullptr, out);
         else

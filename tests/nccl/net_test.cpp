@@ -7,12 +7,21 @@
 
 #include <vccl/verbs/soft.hpp>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
 namespace {
 
 using namespace nccl_test;
+
+/// Returns: what of a job is still in shared memory.
+std::string left_behind(const std::string& name) {
+    std::string found;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+        if (entry.path().filename().string().find(name) != std::string::npos) found += entry.path().string() + " ";
+    return found;
+}
 
 /// On a software fabric of two hosts with a dual-port NIC each.
 ending play(const story& s) {
@@ -24,7 +33,10 @@ ending play(const story& s) {
     stage on{both, both, [&](const std::string& command) { return static_cast<bool>(fabric->command(command)); }};
     on.a["VCCL_NET_HOST"] = "A";
     on.b["VCCL_NET_HOST"] = "B";
-    return play(s, on);
+    const ending e = play(s, on);
+    fabric = vccl::errc::unsupported;  // ends it
+    CHECK_MESSAGE(left_behind(name).empty(), left_behind(name));
+    return e;
 }
 
 /// Both connections of a rank say that they failed over, the first of them as a warning.
@@ -134,6 +146,17 @@ TEST_CASE("Ranks with other settings are refused, at both ends, with the reason"
         CHECK_MESSAGE(e.a_says(name + " is "), e.text_a);
         CHECK_MESSAGE(e.b_says(name + " is " + value + " here"), e.text_b);
     }
+}
+
+TEST_CASE("A rank that is called and never looks: its caller gets an error in the time set, and waits in no call") {
+    const ending e = play({.mode = "silent", .both = {{"VCCL_NET_CONNECT_TIMEOUT", "200ms"}}});
+    CHECK_MESSAGE(e.a_says("RESULT error 6 connect"), e.text_a);
+    CHECK_MESSAGE(e.a_says("the other rank does not answer"), e.text_a);
+}
+
+TEST_CASE("Calls with arguments that mean nothing are errors, and harm nothing") {
+    check_ok(play({.mode = "misused", .messages = 100, .seed = 7}));
+    check_ok(play({.version = 7, .mode = "misused", .messages = 100, .seed = 8}));
 }
 
 TEST_CASE("A handle of another version is refused") {

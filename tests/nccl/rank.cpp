@@ -6,6 +6,8 @@
 //   pause     the same, with a while in the middle in which nobody calls the plugin
 //   abandon   leaves with requests on their way
 //   connect   only connects
+//   silent    rank 1 never looks for rank 0, which calls it
+//   misused   calls with arguments that mean nothing, then traffic
 //   damaged   as if the handle were of another version
 //   long      a message larger than its receive
 #include "net_api.hpp"
@@ -191,6 +193,7 @@ public:
     rank(net_api net, std::string mode, std::uint64_t messages, std::uint64_t seed, unsigned self)
         : net_(std::move(net)),
           mode_(std::move(mode)),
+          self_(self),
           sending_(net_, seed + self, messages),
           receiving_(net_, seed + 1 - self, messages) {}
 
@@ -205,7 +208,8 @@ public:
                         static_cast<unsigned long long>(p.guid), p.port, p.mbit_per_second, p.pointers, p.max_recvs);
         }
         connect();
-        if (mode_ == "traffic" || mode_ == "pause" || mode_ == "abandon") traffic();
+        if (mode_ == "misused") misuse();
+        if (mode_ == "traffic" || mode_ == "misused" || mode_ == "pause" || mode_ == "abandon") traffic();
         if (mode_ == "long") too_long();
         if (mode_ != "abandon") meet("at the end");
         close();
@@ -220,6 +224,10 @@ private:
         if (::write(peer_fd, mine, sizeof mine) != sizeof mine ||
             ::recv(peer_fd, theirs, sizeof theirs, MSG_WAITALL) != sizeof theirs)
             end("wrong no handle");
+        if (mode_ == "silent" && self_ == 1) {
+            meet("with nothing said");
+            end("ok");
+        }
         while (!sending_.comm || !receiving_.comm) {
             const auto begin = clock_type::now();
             if (!sending_.comm) must(net_.connect(0, theirs, &sending_.comm), "connect");
@@ -263,6 +271,34 @@ private:
         for (int done = 0; flush && !done;) must(net_.test(flush, &done, nullptr), "test of a flush");
     }
 
+    /// Each is an error, and changes nothing.
+    void misuse() {
+        const auto refused = [](const char* what, code c) {
+            if (c == code::success) end(std::string("wrong: accepted ") + what);
+        };
+        int count = 0, done = 0, size = 8, tag = 1;
+        std::size_t bytes = 8;
+        char handle[nccl_abi::handle_bytes];
+        void *out = nullptr, *data = receiving_.bytes.data(), *unknown = &size;
+        newest_properties p{};
+        must(net_.devices(&count), "devices");
+        for (const int device : {-1, count}) {
+            refused("a device that does not exist", net_.properties(device, &p));
+            refused("to listen at none", net_.listen(device, handle, &out));
+            refused("to connect from none", net_.connect(device, handle, &out));
+        }
+        std::memset(handle, 0x5a, sizeof handle);
+        refused("a handle of somebody else's", net_.connect(0, handle, &out));
+        for (const int kind : {nccl_abi::pointer_cuda, nccl_abi::pointer_dmabuf})
+            refused("GPU memory", net_.register_memory(sending_.comm, data, 4096, kind, &out));
+        refused("a dma-buf", net_.register_dmabuf(sending_.comm, data, 4096, nccl_abi::pointer_cuda, 0, -1, &out));
+        refused("to deregister what is not registered", net_.deregister(sending_.comm, unknown));
+        for (const int n : {-1, 0, static_cast<int>(group_size) + 1})
+            refused("a group of that size", net_.irecv(receiving_.comm, n, &data, &bytes, &tag, &receiving_.memory, &out));
+        refused("no request", net_.test(nullptr, &done, &size));
+        if (out) end("wrong: something was made");
+    }
+
     void too_long() {
         void* data = receiving_.bytes.data();
         std::size_t room = 100;
@@ -291,6 +327,7 @@ private:
 
     net_api net_;
     std::string mode_;
+    unsigned self_;
     end_of_link sending_, receiving_;
     clock_type::duration slowest_{};
     std::uint64_t steps_{};
