@@ -1,75 +1,33 @@
-/// GPU memory of one process to GPU memory of another through staging, over the software RNIC, against two opponents of the
-/// same run: the copies alone (GPU to page-locked memory and on to the GPU, pipelined slice by slice, no network), and the
-/// same channels from host memory to host memory (no GPU). A message is split over as many channels as there are threads at
-/// each end, since a software RNIC moves bytes on the processors that use it. Medians over rounds.
+/// GPU memory of one process to GPU memory of another through staging, over the software RNIC, against three opponents of the
+/// same run: the copies alone, the same with one copy by a processor in between (floors.hpp), and the same channels from host
+/// memory to host memory (no GPU). A message is split over as many channels as there are threads at each end, since a software
+/// RNIC moves bytes on the processors that use it: once, if the rings lie in the fabric's memory, else twice. Medians over
+/// rounds.
 
-#include "../ends/two_ends.hpp"
+#include "floors.hpp"
 
-#include <vccl/staging/cuda_engine.hpp>
 #include <vccl/staging/receiver.hpp>
 #include <vccl/staging/sender.hpp>
 #include <vccl/verbs/soft.hpp>
 
-#include <thread>
-
 namespace {
 
-using namespace ends;
+using namespace floors;
 using tx_type = host_sender<verbs::soft, no_backup>;
 using rx_type = host_receiver<verbs::soft, no_backup>;
 
-constexpr unsigned rounds = 7, most_threads = 4;
-constexpr std::uint32_t slice = 1u << 19;
-constexpr unsigned slots = 8;
+constexpr unsigned most_threads = 8;
+constexpr std::uint32_t host_chunk = 1u << 19;
 constexpr std::uint64_t sizes[] = {std::uint64_t{16} << 20, std::uint64_t{64} << 20, std::uint64_t{256} << 20};
 
 /// What the two processes share: a board for each channel, a place where all threads meet, and the figures.
 struct shared {
     std::atomic<unsigned> arrived;
-    double copies[std::size(sizes)], host[std::size(sizes)], staged[std::size(sizes)];
+    double copies[std::size(sizes)], by_processor[std::size(sizes)], host[std::size(sizes)], staged[std::size(sizes)];
     bool gpu;
+    staging_options cut;
     board channel[most_threads];
 };
-
-void good(cudaError_t e, const char* what) {
-    if (e != cudaSuccess) give_up(std::string(what) + ": " + cudaGetErrorString(e));
-}
-std::byte* device_memory_of(std::uint64_t bytes) {
-    void* p = nullptr;
-    good(cudaMalloc(&p, bytes), "cudaMalloc");
-    return static_cast<std::byte*>(p);
-}
-double rate(std::uint64_t bytes, nanoseconds took) { return double(bytes) / double(took.count); }
-
-/// GB/s of the copies alone.
-double copies_alone(std::uint64_t bytes) {
-    std::byte *from = device_memory_of(bytes), *to = device_memory_of(bytes);
-    auto down = take(cuda_engine::create(0), "engine"), up = take(cuda_engine::create(0), "engine");
-    auto ring = take(down.allocate(std::size_t{slice} * slots), "ring");
-    std::vector<double> each;
-    std::uint64_t first = 0;
-    for (unsigned round = 0; round < rounds; ++round) {
-        const nanoseconds start = now();
-        const std::uint64_t n = bytes / slice;
-        std::uint64_t read = 0, written = 0, freed = 0;
-        while (freed != n) {
-            if (read != n && read - freed < slots) {
-                (void)take(down.read(ring.data() + read % slots * slice, from + read * slice, slice), "copy");
-                ++read;
-            }
-            if (written != read && take(down.done(first + written), "copy")) {
-                (void)take(up.write(to + written * slice, ring.data() + written % slots * slice, slice), "copy");
-                ++written;
-            }
-            if (freed != written && take(up.done(first + freed), "copy")) ++freed;
-        }
-        first += n;
-        each.push_back(rate(bytes, now() - start));
-    }
-    good(cudaFree(from), "cudaFree");
-    good(cudaFree(to), "cudaFree");
-    return median(each);
-}
 
 /// One thread of one process: its channel, its part of each message.
 class worker {
@@ -93,13 +51,13 @@ public:
         if (sends_) {
             connect(*tx_, all_.channel[me_], 0);
             rounds_of(*tx_, all_.host, [this](std::uint64_t n) { send_from_host(n); });
-            staged_sender<tx_type, cuda_engine> s(*context_, *tx_, take(cuda_engine::create(0), "engine"), {slice, slots});
+            staged_sender<tx_type, cuda_engine> s(*context_, *tx_, take(cuda_engine::create(0), "engine"), all_.cut);
             check(s.open(), "open");
             rounds_of(s, all_.staged, [&](std::uint64_t n) { check(s.wait(take(s.send(device_, n), "send"), 60_s), "send"); });
         } else {
             connect(*rx_, all_.channel[me_], 1);
             rounds_of(*rx_, all_.host, [this](std::uint64_t n) { receive_in_host(n); });
-            staged_receiver<rx_type, cuda_engine> r(*context_, *rx_, take(cuda_engine::create(0), "engine"), {slice, slots});
+            staged_receiver<rx_type, cuda_engine> r(*context_, *rx_, take(cuda_engine::create(0), "engine"), all_.cut);
             check(r.open(), "open");
             rounds_of(r, all_.staged, [&](std::uint64_t n) { check(r.wait(take(r.recv(device_, n), "recv"), 60_s), "receive"); });
         }
@@ -131,9 +89,9 @@ private:
     void send_from_host(std::uint64_t bytes) {
         sequence last{};
         for (std::uint64_t at = 0; at < bytes;) {
-            if (const auto s = tx_->send(memory_.view(at, slice))) {
+            if (const auto s = tx_->send(memory_.view(at, host_chunk))) {
                 last = *s;
-                at += slice;
+                at += host_chunk;
             } else {
                 tx_->progress();
             }
@@ -141,10 +99,10 @@ private:
         check(tx_->wait(last, 60_s), "send");
     }
     void receive_in_host(std::uint64_t bytes) {
-        for (std::uint64_t at = 0, end = rx_->next().value + bytes / slice; rx_->received().value < end;) {
+        for (std::uint64_t at = 0, end = rx_->next().value + bytes / host_chunk; rx_->received().value < end;) {
             if (rx_->next().value < end && rx_->next().value - rx_->received().value < slots) {
-                (void)take(rx_->recv(memory_.view(at, slice)), "recv");
-                at += slice;
+                (void)take(rx_->recv(memory_.view(at, host_chunk)), "recv");
+                at += host_chunk;
             }
             rx_->progress();
             check(rx_->health(), "receiver");
@@ -177,43 +135,66 @@ shared* new_shared() {
     return ::new (p) shared{};
 }
 
+/// One table row a size, both processes anew. Returns false where there is no GPU.
+bool compare(unsigned threads, bool fabric_memory, const staging_options& cut, double* best, double* best_by_processor) {
+    shared& all = *new_shared();
+    all.cut = cut;
+    family f;
+    const std::string name = "bench-staging-" + std::to_string(::getpid());
+    verbs::soft_options options;
+    options.ring_bytes = 8u << 20;
+    options.memory_bytes = fabric_memory ? std::uint64_t{cut.slice_bytes} * (cut.slots + 1) : 0;
+    auto fabric = take(verbs::soft_fabric::create_shared(name, verbs::soft_topology(2, most_threads, 1, 1), options), "fabric");
+    // Everything of CUDA happens in children: a process that has used it must not fork.
+    f.start([&] {
+        int n = 0;
+        all.gpu = cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+        for (unsigned i = 0; all.gpu && i < std::size(sizes); ++i) {
+            all.copies[i] = copies_alone(sizes[i]);
+            all.by_processor[i] = through_host(threads, sizes[i], cut.slice_bytes, cut.edge_bytes, true);
+        }
+    });
+    f.join();
+    if (!all.gpu) return false;
+    f.start([&] { side(all, name, threads, true); });
+    f.start([&] { side(all, name, threads, false); });
+    f.join();
+    for (unsigned i = 0; i < std::size(sizes); ++i) {
+        const double staged = all.staged[i], alone = all.copies[i], once = all.by_processor[i];
+        std::printf("%7u %6s %5u %5u %5u %5llu | %8.2f %8.2f %8.2f %8.2f | %9.3f %9.3f\n", threads,
+                    fabric_memory ? "once" : "twice", cut.slice_bytes >> 10, cut.edge_bytes >> 10, cut.slots,
+                    static_cast<unsigned long long>(sizes[i] >> 20), alone, once, all.host[i], staged, staged / alone,
+                    staged / once);
+        std::fflush(stdout);
+        best[i] = std::max(best[i], staged / alone);
+        best_by_processor[i] = std::max(best_by_processor[i], staged / once);
+    }
+    return true;
+}
+
 }  // namespace
 
-int main() {
-    // Everything of CUDA happens in children: a process that has used it must not fork.
-    double floor = 9, host = 9;
-    std::printf("%7s %8s | %12s %12s %12s | %9s %9s\n", "threads", "MiB", "copies GB/s", "host GB/s", "staged GB/s", "/ copies",
-                "/ host");
-    for (const unsigned threads : {1u, 2u, most_threads}) {
-        shared& all = *new_shared();
-        family f;
-        const std::string name = "bench-staging-" + std::to_string(::getpid()) + "-" + std::to_string(threads);
-        verbs::soft_options options;
-        options.ring_bytes = 8u << 20;
-        auto fabric =
-            take(verbs::soft_fabric::create_shared(name, verbs::soft_topology(2, most_threads, 1, 1), options), "fabric");
-        f.start([&] {
-            int n = 0;
-            all.gpu = cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
-            for (unsigned i = 0; all.gpu && i < std::size(sizes); ++i) all.copies[i] = copies_alone(sizes[i]);
-        });
-        f.join();
-        if (!all.gpu) {
-            std::puts("BENCH staging skipped=1 why=no_GPU");
-            return 0;
-        }
-        f.start([&] { side(all, name, threads, true); });
-        f.start([&] { side(all, name, threads, false); });
-        f.join();
-        floor = host = 9;
-        for (unsigned i = 0; i < std::size(sizes); ++i) {
-            const double staged = all.staged[i], alone = all.copies[i], plain = all.host[i];
-            std::printf("%7u %8llu | %12.2f %12.2f %12.2f | %9.3f %9.3f\n", threads,
-                        static_cast<unsigned long long>(sizes[i] >> 20), alone, plain, staged, staged / alone, staged / plain);
-            std::fflush(stdout);
-            floor = std::min(floor, staged / alone);
-            host = std::min(host, staged / plain);
-        }
+/// `staging [THREADS SLICE_KIB EDGE_KIB SLOTS]`: that row alone.
+int main(int argc, char** argv) {
+    double best[std::size(sizes)]{}, best_by_processor[std::size(sizes)]{};
+    std::puts("                                      |      GB/s, through host memory      |    staged over");
+    std::puts("threads  moved slice edges slots   MiB |   copies +1 by CPU   host   staged |   copies  +1 by CPU");
+    const auto row = [&](unsigned threads, bool fabric_memory, const staging_options& cut) {
+        if (compare(threads, fabric_memory, cut, best, best_by_processor)) return;
+        std::puts("BENCH staging skipped=1 why=no_GPU");
+        std::exit(0);
+    };
+    if (argc == 5) {
+        const auto number = [&](int i) { return static_cast<unsigned>(std::strtoul(argv[i], nullptr, 10)); };
+        if (number(1) == 0 || number(1) > most_threads) give_up("threads: 1 to " + std::to_string(most_threads));
+        row(number(1), true, {number(2) << 10, number(4), number(3) << 10});
+    } else {
+        for (const unsigned threads : {1u, 4u, most_threads})
+            for (const bool fabric_memory : {false, true}) row(threads, fabric_memory, {});
     }
-    std::printf("BENCH staging ratio_copies=%.3f ratio_host=%.3f\n", floor, host);
+    std::printf("BENCH staging");
+    for (unsigned i = 0; i < std::size(sizes); ++i)
+        std::printf(" ratio_%llu=%.3f", static_cast<unsigned long long>(sizes[i] >> 20), best[i]);
+    std::printf(" ratio_copies=%.3f ratio_by_processor=%.3f\n", *std::min_element(best, best + std::size(sizes)),
+                *std::min_element(best_by_processor, best_by_processor + std::size(sizes)));
 }

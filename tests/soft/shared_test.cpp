@@ -136,6 +136,47 @@ struct two_processes {
     }
 };
 
+/// Registered memory of the fabric at the sending end.
+struct sent_from {
+    soft::buffer memory;
+    soft::port::mr mr;
+    sent_from(two_processes& p, std::size_t bytes)
+        : memory(take(take(p.fabric.host("A")).allocate(bytes))), mr(take(p.a.port.register_memory(memory.data(), bytes))) {}
+    work write_to(const card& to, std::uint32_t length) const {
+        work w;
+        w.op = work_op::write_imm;
+        w.flags = work_flags::signaled;
+        w.local_addr = reinterpret_cast<std::uintptr_t>(memory.data());
+        w.remote_addr = to.memory;
+        w.length = length;
+        w.lkey = mr.local_key();
+        w.rkey = rkey{to.rkey};
+        return w;
+    }
+};
+soft_options with_memory(std::uint64_t bytes) {
+    soft_options o;
+    o.memory_bytes = bytes;
+    o.ring_bytes = 65536;
+    return o;
+}
+void stop(pid_t pid) {
+    ::kill(pid, SIGSTOP);
+    int stopped = 0;
+    REQUIRE(::waitpid(pid, &stopped, WUNTRACED) == pid);
+    REQUIRE(WIFSTOPPED(stopped));
+}
+/// The first word of the peer's memory, after it has looked at its rings a few times.
+std::uint64_t first_word(two_processes& p) {
+    std::uint64_t seen = 0;
+    for (int i = 0; i < 8; ++i) {
+        REQUIRE(put(p.peer.fd(), 'l'));
+        REQUIRE(get(p.peer.fd(), seen));
+    }
+    return seen;
+}
+constexpr qp_timers patient{.timeout = 20};  // 13 seconds
+
 }  // namespace
 
 TEST_CASE("all operations work between processes") {
@@ -173,8 +214,24 @@ TEST_CASE("a path between processes that loses, repeats, reorders and crawls del
     qp_timers timers;
     timers.retry_count = 7;
     timers.timeout = 14;  // half a second in all: processes that share processors are slow to answer
-    for (const char* fault :
-         {"loss A.nic0.p0 2%", "dup A.nic0.p0 10%", "reorder A.nic0.p0 5%", "rate A.nic0.p0 500MB/s", "delay B.nic0.p0 200us"}) {
+    const char* faults[] = {"loss A.nic0.p0 2%", "dup A.nic0.p0 10%", "reorder A.nic0.p0 5%", "rate A.nic0.p0 500MB/s",
+                            "delay B.nic0.p0 200us"};
+    for (const char* fault : faults) {  // out of the fabric's memory
+        CAPTURE(fault);
+        two_processes p("lossy", with_memory(1 << 21), timers);
+        REQUIRE(p.fabric.command(fault));
+        const sent_from source(p, 1 << 20);
+        fill(p.a, 9);
+        std::memcpy(source.memory.data(), p.a.words.data(), 1 << 20);
+        const auto sent = p.a.words;
+        std::fill(p.a.words.begin(), p.a.words.end(), 0);
+        for (int i = 0; i < 4; ++i) REQUIRE(p.a.qp.post(source.write_to(p.b, 1 << 20)));
+        for (const auto& c : collect(p.a, 4)) CHECK(c.status == wc_status::success);
+        REQUIRE(p.a.qp.post(with(write_to(p.a, p.b, 1 << 20), work_op::read)));
+        REQUIRE(collect(p.a, 1).at(0).status == wc_status::success);
+        CHECK(p.a.words == sent);
+    }
+    for (const char* fault : faults) {
         CAPTURE(fault);
         two_processes p("lossy", {}, timers);
         REQUIRE(p.fabric.command(fault));
@@ -187,6 +244,97 @@ TEST_CASE("a path between processes that loses, repeats, reorders and crawls del
         REQUIRE(collect(p.a, 1).at(0).status == wc_status::success);
         CHECK(p.a.words == sent);
     }
+}
+
+TEST_CASE("what lies in the fabric's memory is read by its receiver, there: the ring carries only where that is") {
+    two_processes p("refers", with_memory(1 << 21), patient);
+    const sent_from source(p, 1 << 20);
+    std::memset(source.memory.data(), 1, 1 << 20);
+    stop(p.peer.pid());
+    REQUIRE(p.a.qp.post(source.write_to(p.b, 1 << 20)));  // sixteen times the ring
+    std::memset(source.memory.data(), 2, 1 << 20);        // no user may do that yet; it shows when the bytes are read
+    ::kill(p.peer.pid(), SIGCONT);
+    REQUIRE(collect(p.a, 1).at(0).status == wc_status::success);
+    CHECK(first_word(p) == 0x0202020202020202);
+}
+
+TEST_CASE("from the fabric's memory to the fabric's memory, in every length and alignment") {
+    const auto name = unique_name("both");
+    auto f = take(soft_fabric::create_shared(name, soft_topology(2, 1, 1, 1), with_memory(1 << 18)));
+    auto other = take(soft_fabric::attach(name));
+    auto a = make_end(take(f.host("A")), "A.nic0.p0"), b = make_end(take(other.host("B")), "B.nic0.p0");
+    join(a, b);
+    join(b, a);
+    constexpr std::uint32_t room = 1 << 17;
+    const auto from = take(take(f.host("A")).allocate(room)), to = take(take(other.host("B")).allocate(room));
+    const auto from_mr = take(a.port.register_memory(from.data(), room)), to_mr = take(b.port.register_memory(to.data(), room));
+    for (std::uint32_t i = 0; i < room; ++i) from.data()[i] = static_cast<std::byte>(i * 7 + i / 251);
+    for (const std::uint32_t length : {1u, 1023u, 1024u, 4095u, 4096u, 4097u, 32768u, 32769u, 100000u})
+        for (const std::uint32_t shift : {0u, 1u, 8u, 64u}) {
+            CAPTURE(length);
+            CAPTURE(shift);
+            std::memset(to.data(), 0xee, room);
+            work w = write(a, b, length);
+            w.local_addr = reinterpret_cast<std::uintptr_t>(from.data()) + 3 * shift;
+            w.remote_addr = reinterpret_cast<std::uintptr_t>(to.data()) + shift;
+            w.lkey = from_mr.local_key();
+            w.rkey = to_mr.remote_key();
+            REQUIRE(a.qp.post(w));
+            REQUIRE(collect(a, 1).at(0).status == wc_status::success);
+            CHECK(std::memcmp(to.data() + shift, from.data() + 3 * std::size_t{shift}, length) == 0);
+            CHECK(to.data()[shift + length] == std::byte{0xee});
+            CHECK((shift == 0 || to.data()[shift - 1] == std::byte{0xee}));
+        }
+}
+
+TEST_CASE("bytes that were changed after their QP or their memory was given up never arrive") {
+    struct way {
+        const char* name;
+        void (*go)(two_processes&, sent_from&);
+    };
+    for (const way& given_up : {way{"to_error", [](two_processes& p, sent_from&) { REQUIRE(p.a.qp.to_error()); }},
+                                way{"to_reset", [](two_processes& p, sent_from&) { REQUIRE(p.a.qp.to_reset()); }},
+                                way{"destroy", [](two_processes& p, sent_from&) { REQUIRE(p.a.qp.destroy()); }},
+                                way{"deregister", [](two_processes&, sent_from& m) { m.mr = {}; }},
+                                way{"free", [](two_processes&, sent_from& m) { m.memory = {}; }}}) {
+        CAPTURE(given_up.name);
+        two_processes p("revoke", with_memory(1 << 21), patient);
+        sent_from source(p, 1 << 16);
+        std::byte* const bytes = source.memory.data();
+        std::memset(bytes, 1, 1 << 16);
+        stop(p.peer.pid());
+        REQUIRE(p.a.qp.post(source.write_to(p.b, 1 << 16)));
+        given_up.go(p, source);
+        std::memset(bytes, 2, 1 << 16);
+        ::kill(p.peer.pid(), SIGCONT);
+        CHECK(first_word(p) == 0);
+    }
+}
+
+TEST_CASE("the fabric's memory is given out in pages, and comes back") {
+    auto f = take(soft_fabric::create_shared(unique_name("memory"), soft_topology(1, 1, 1, 1), with_memory(4 * 4096 - 1)));
+    const auto host = take(f.host("A"));
+    auto one = take(host.allocate(1)), two = take(host.allocate(4097)), three = take(host.allocate(4096));
+    CHECK(host.allocate(1).error().code == errc::no_memory);
+    CHECK(host.allocate(0).error().code == errc::no_memory);
+    std::memset(two.data(), 1, two.size());
+    std::byte* const was = two.data();
+    two = {};
+    CHECK(host.allocate(3 * 4096).error().code == errc::no_memory);
+    CHECK(take(host.allocate(2 * 4096)).data() == was);
+    CHECK(one.data() + 4096 == was);
+    CHECK(three.data() == was + 2 * 4096);
+
+    auto other = take(soft_fabric::attach(unique_name("memory")));  // another place, another part
+    CHECK(take(take(other.host("A")).allocate(4 * 4096)).size() == 4 * 4096);
+
+    auto alone = take(soft_fabric::create(soft_topology(1, 1, 1, 1), with_memory(1 << 20)));
+    CHECK(take(alone.host("A")).allocate(1).error().code == errc::unsupported);
+    auto without = take(soft_fabric::create_shared(unique_name("without"), soft_topology(1, 1, 1, 1)));
+    CHECK(take(without.host("A")).allocate(1).error().code == errc::unsupported);
+    CHECK(
+        soft_fabric::create_shared(unique_name("huge"), soft_topology(1, 1, 1, 1), with_memory(~std::uint64_t{0})).error().code ==
+        errc::invalid_argument);
 }
 
 TEST_CASE("a port taken down by one process is seen by the other") {
@@ -262,10 +410,7 @@ TEST_CASE("peers killed at any moment of a transfer block nobody") {
 TEST_CASE("what was sent to a stopped peer arrives late, if its QP still takes it") {
     auto p = two_processes("stop");
     p.a.words[0] = 4711;
-    ::kill(p.peer.pid(), SIGSTOP);
-    int stopped = 0;
-    REQUIRE(::waitpid(p.peer.pid(), &stopped, WUNTRACED) == p.peer.pid());
-    REQUIRE(WIFSTOPPED(stopped));
+    stop(p.peer.pid());
     REQUIRE(p.a.qp.post(write_to(p.a, p.b, 16)));
     CHECK(collect(p.a, 1).at(0).status == wc_status::retry_exc_err);
     ::kill(p.peer.pid(), SIGCONT);
@@ -397,7 +542,9 @@ TEST_CASE("more processes than the fabric has places for are refused") {
 
 TEST_CASE("a peer that scribbles over the rings harms only the traffic") {
     const auto name = unique_name("vandal");
-    auto f = take(soft_fabric::create_shared(name, soft_topology(2, 1, 1, 1)));
+    soft_options shape;
+    shape.memory_bytes = 65536;
+    auto f = take(soft_fabric::create_shared(name, soft_topology(2, 1, 1, 1), shape));
     auto other = take(soft_fabric::attach(name));
     qp_timers timers;
     timers.timeout = 8;
@@ -405,6 +552,11 @@ TEST_CASE("a peer that scribbles over the rings harms only the traffic") {
     o.timers = timers;
     auto a = make_end(take(f.host("A")), "A.nic0.p0", o);
     auto b = make_end(take(other.host("B")), "B.nic0.p0", o);
+    const auto memory = take(take(f.host("A")).allocate(65536));
+    const auto mr = take(a.port.register_memory(memory.data(), memory.size()));
+    auto referring = write(a, b, 30000);
+    referring.local_addr = reinterpret_cast<std::uintptr_t>(memory.data());
+    referring.lkey = mr.local_key();
     auto vandal = take(verbs::soft_detail::segment_map::attach(name));
     verbs::soft_detail::random_source random{7};
     const auto& view = vandal.view;
@@ -412,7 +564,7 @@ TEST_CASE("a peer that scribbles over the rings harms only the traffic") {
         for (end* e : {&a, &b}) REQUIRE(e->qp.to_reset());
         join(a, b, o);
         join(b, a, o);
-        for (int i = 0; i < 4; ++i) REQUIRE(a.qp.post(write(a, b, 30000)));
+        for (int i = 0; i < 4; ++i) REQUIRE(a.qp.post(i % 2 ? referring : write(a, b, 30000)));
         for (int i = 0; i < 20; ++i) {
             // A random word of a random place of a ring: positions, record heads, packet headers.
             const auto from = static_cast<std::uint32_t>(random.below(2)), to = static_cast<std::uint32_t>(random.below(2));

@@ -28,6 +28,7 @@ struct engine_bench {
     std::size_t device_bytes{};
     double bytes_per_second{1e10};
     std::uint64_t begun{}, released{};
+    unsigned pinned{};  ///< rings that lie in memory of somebody else
     std::uint64_t fails_at{~std::uint64_t{0}};  ///< this copy fails
 };
 
@@ -39,6 +40,10 @@ public:
 
     result<staging_buffer> allocate(std::size_t bytes) noexcept {
         return staging_buffer(new std::byte[bytes], bytes, [](void* p) noexcept { delete[] static_cast<std::byte*>(p); });
+    }
+    result<staging_buffer> pin(std::byte* p, std::size_t bytes) noexcept {
+        ++bench_->pinned;
+        return staging_buffer(p, bytes, [](void*) noexcept {});
     }
     status check(const void* p, std::size_t bytes) noexcept {
         const auto* b = static_cast<const std::byte*>(p);

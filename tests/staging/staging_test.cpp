@@ -290,6 +290,30 @@ TEST_CASE("Bad arguments are refused at the call") {
     CHECK(x.r.outcome(sequence{0}).error().code == errc::invalid_argument);
 }
 
+TEST_CASE("The ring lies in the backend's own memory where there is enough of that, else in the engine's") {
+    const std::uint64_t ring = 2 * (slice + 4096);
+    struct case_of {
+        std::uint64_t memory;
+        unsigned pinned;
+    };
+    for (const auto& c : {case_of{ring, 1}, case_of{ring - 4096, 0}, case_of{0, 0}}) {
+        CAPTURE(c.memory);
+        verbs::soft_options o;
+        o.memory_bytes = c.memory;
+        const std::string name = "test-staging-" + std::to_string(::getpid());
+        auto fabric = verbs::soft_fabric::create_shared(name, verbs::soft_topology(2, 1, 1, 1), o);
+        REQUIRE(fabric);
+        host_context<verbs::soft> context(*fabric->host("A"), fabric->shape());
+        host_sender<verbs::soft> tx(context, gpu_id{0}, channel_id{1});
+        engine_bench bench;
+        const nanoseconds still{};
+        staged_sender s(context, tx, pretend_engine(bench, manual_clock{&still}), {slice, 2});
+        CHECK(s.open());
+        CHECK(bench.pinned == c.pinned);
+        CHECK(!context.backend().allocate(ring));  // taken, or not enough
+    }
+}
+
 TEST_CASE("A ring that cannot be is refused when it is opened, and takes no messages") {
     for (const staging_options& o : {staging_options{slice, 0}, {slice, 3}, {slice, 128}, {0, 8}, {15, 8}}) {
         plain x;

@@ -69,4 +69,10 @@ concept copy_engine = requires(E e, typename E::stream s, void* to, const void* 
     { e.release(n) } noexcept -> std::same_as<void>;
 };
 
+/// Optional: an engine that can also use host memory that it did not allocate, page-locked while the buffer lives.
+template <class E>
+concept pins_memory = requires(E e, std::byte* p, std::size_t bytes) {
+    { e.pin(p, bytes) } noexcept -> std::same_as<result<staging_buffer>>;
+};
+
 }  // namespace vccl::inline v0

@@ -4,6 +4,7 @@
 /// GPU's copy engines carry out: no kernel runs. A held stream waits for a word in host memory (cuStreamWaitValue64).
 /// Needs the CUDA runtime, not nvcc. Threads: see copy_engine.hpp.
 
+#include <vccl/base/clock.hpp>
 #include <vccl/base/owned.hpp>
 #include <vccl/staging/copy_engine.hpp>
 
@@ -91,7 +92,7 @@ public:
         return cuda_engine(std::move(made));
     }
 
-    /// As `copy_engine` asks; the memory is page-locked, and copies run on a stream of the engine's own. A stream that CUDA
+    /// As `copy_engine` and `pins_memory` ask; the memory is page-locked, and copies run on a stream of the engine's own. A stream that CUDA
     /// does not know is invalid_argument with CUDA's number.
     /// @{
     result<staging_buffer> allocate(std::size_t bytes) noexcept {
@@ -99,6 +100,11 @@ public:
         if (const cudaError_t e = cudaHostAlloc(&p, bytes, cudaHostAllocPortable); e != cudaSuccess)
             return detail::cuda_status(e);
         return staging_buffer(static_cast<std::byte*>(p), bytes, [](void* q) noexcept { (void)cudaFreeHost(q); });
+    }
+    result<staging_buffer> pin(std::byte* p, std::size_t bytes) noexcept {
+        if (const cudaError_t e = cudaHostRegister(p, bytes, cudaHostRegisterPortable); e != cudaSuccess)
+            return detail::cuda_status(e);
+        return staging_buffer(p, bytes, [](void* q) noexcept { (void)cudaHostUnregister(q); });
     }
     status check(const void* p, std::size_t bytes) noexcept {
         cudaPointerAttributes a{};
@@ -122,9 +128,12 @@ public:
     result<bool> done(std::uint64_t n) noexcept {
         state& x = *state_;
         if (n < x.done) return true;
+        const nanoseconds now = steady_clock{}.now();
+        if (now < x.ask_at) return false;
         const cudaError_t e = cudaEventQuery(x.copied[n % copies_in_flight]);
         if (e == cudaErrorNotReady) {
             (void)cudaGetLastError();
+            x.ask_at = now + between_questions;
             return false;
         }
         if (e != cudaSuccess) return detail::cuda_status(e);
@@ -154,6 +163,9 @@ public:
     /// @}
 
 private:
+    /// CUDA answers under a lock that all threads of the device need to begin copies, too.
+    static constexpr nanoseconds between_questions{2'000};
+
     struct state {
         int device{};
         cudaStream_t copies{};
@@ -163,6 +175,7 @@ private:
         detail::stream_wait_value wait_value{};
         detail::address_range range{};
         std::uint64_t begun{}, done{}, marks{};
+        nanoseconds ask_at{};
 
         state() = default;
         state(const state&) = delete;
@@ -189,6 +202,6 @@ private:
 
     owned<state> state_;
 };
-static_assert(copy_engine<cuda_engine>);
+static_assert(copy_engine<cuda_engine> && pins_memory<cuda_engine>);
 
 }  // namespace vccl::inline v0

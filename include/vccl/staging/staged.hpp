@@ -16,7 +16,7 @@ struct staging_options {
     std::uint32_t slice_bytes{1u << 20};  ///< the largest slice; both ends' must agree
     unsigned slots{8};                    ///< slices in the ring: a power of two up to copies_in_flight, and not above the
                                           ///< receiver's window and the sender's log
-    std::uint32_t edge_bytes{256u << 10}; ///< sender: slices at both ends of a message go down to this size (see next_slice)
+    std::uint32_t edge_bytes{512u << 10}; ///< sender: slices at both ends of a message go down to this size (see next_slice)
 };
 
 /// The first slice of a channel. The receiver compares it: another size ends the channel with policy_mismatch, another
@@ -28,6 +28,18 @@ struct staging_greeting {
     std::uint32_t slice_bytes;  ///< the sender's largest slice
     std::uint32_t version;      ///< current_version
 };
+
+namespace detail {
+
+/// A backend's own memory, where it has any.
+template <class B>
+struct backend_memory {};
+template <allocates_memory B>
+struct backend_memory<B> {
+    typename B::buffer held;
+};
+
+}  // namespace detail
 
 /// `Self` has: step(). Messages are numbered from 0 and end in order.
 template <class Self, class Endpoint, copy_engine Engine>
@@ -45,7 +57,7 @@ public:
         if (options_.slice_bytes < sizeof(staging_greeting) || options_.slots == 0 || options_.slots > copies_in_flight ||
             !std::has_single_bit(options_.slots))
             return errc::invalid_argument;
-        auto ring = engine_.allocate(std::size_t{stride()} * options_.slots);
+        auto ring = make_ring(std::size_t{stride()} * options_.slots);
         if (!ring) return ring.error();
         auto registered = context_.register_memory(ring->data(), ring->size());
         if (!registered) return registered.error();
@@ -130,6 +142,18 @@ protected:
         return (room() + grain - 1) / grain * grain;
     }
 
+    /// In the backend's own memory if it has any to spare, since that is sent with less work; else the engine's.
+    VCCL_COLD result<staging_buffer> make_ring(std::size_t bytes) {
+        if constexpr (allocates_memory<backend> && pins_memory<Engine>)
+            if (auto own = context_.backend().allocate(bytes)) {
+                if (auto pinned = engine_.pin(own->data(), bytes)) {
+                    own_.held = std::move(*own);
+                    return pinned;
+                }
+            }
+        return engine_.allocate(bytes);
+    }
+
     result<sequence> queue(const void* p, std::uint64_t bytes) noexcept {
         if (const status s = health(); !s) return s;
         if (!ring_.data()) return errc::not_connected;
@@ -202,7 +226,8 @@ protected:
     host_context<backend>& context_;
     Endpoint& endpoint_;
     staging_options options_;
-    staging_buffer ring_;
+    detail::backend_memory<backend> own_;
+    staging_buffer ring_;  // may lie in own_
     memory memory_;
     Engine engine_;  // after the ring: it goes first, and waits for its copies
     message messages_[copies_in_flight]{};

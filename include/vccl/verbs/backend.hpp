@@ -148,6 +148,13 @@ concept fences_together = requires(const P p, typename P::qp q) {
     { p.finish_errors() } noexcept -> std::same_as<void>;
 };
 
+/// Optional: a backend with memory of its own, out of which it sends with less work than out of other memory.
+template <class B>
+concept allocates_memory = requires(B b, std::size_t bytes, const typename B::buffer held) {
+    { b.allocate(bytes) } noexcept -> std::same_as<result<typename B::buffer>>;  // move-only; gives it back when it goes
+    { held.data() } noexcept -> std::same_as<std::byte*>;
+};
+
 /// A backend is a cheap handle (copyable) from which ports are opened by the name that the topology gives them.
 template <class B>
 concept verbs_backend = on_axis<B, axis::verbs> && std::copy_constructible<B> && verbs_port<typename B::port> &&

@@ -142,6 +142,7 @@ inline void engine::finish(queue_pair& q, wqe& e) noexcept {
 
 /// The oldest WQE failed, and with it the QP.
 inline void engine::fail(queue_pair& q, wc_status why) noexcept {
+    revoke(q);
     send_queue& s = q.send;
     if (s.first != s.posted.load(std::memory_order_seq_cst)) {
         const wqe& e = s.at(s.first++);
@@ -157,6 +158,7 @@ inline void engine::fail(queue_pair& q, wc_status why) noexcept {
 }
 
 inline void engine::enter_error(queue_pair& q) noexcept {
+    revoke(q);
     q.state.store(qp_state::error, std::memory_order_seq_cst);
     q.stuck = q.ack_due = false;
     q.message.open = false;

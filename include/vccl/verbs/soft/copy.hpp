@@ -9,6 +9,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 namespace vccl::inline v0::verbs::soft_detail {
 
 /// Up to this many bytes every word is an atomic access. Longer messages that are polled all the same (a run of grants)
@@ -64,6 +68,31 @@ inline void copy_bytes(void* to, const void* from, std::size_t n) noexcept {
     const std::size_t bulk = (n - 1) & ~std::size_t{7};
     std::memcpy(out, in, bulk);
     copy_short(out + bulk, in + bulk, n - bulk);
+}
+
+/// The same for long messages into memory that no processor reads next: stores that do not fetch what they overwrite, nor
+/// push out of the caches what others need.
+inline void stream_bytes(void* to, const void* from, std::size_t n) noexcept {
+#if defined(__SSE2__)
+    constexpr std::size_t line = 64;
+    if (n >= 4096 && reinterpret_cast<std::uintptr_t>(to) % line == 0) {
+        const std::size_t bulk = (n - 1) / line * line;
+        auto* out = static_cast<__m128i*>(to);
+        const auto* in = static_cast<const __m128i*>(from);
+        for (std::size_t i = 0; i < bulk / sizeof(__m128i); i += 4) {
+            const __m128i a = _mm_loadu_si128(in + i), b = _mm_loadu_si128(in + i + 1), c = _mm_loadu_si128(in + i + 2),
+                          d = _mm_loadu_si128(in + i + 3);
+            _mm_stream_si128(out + i, a);
+            _mm_stream_si128(out + i + 1, b);
+            _mm_stream_si128(out + i + 2, c);
+            _mm_stream_si128(out + i + 3, d);
+        }
+        _mm_sfence();  // before the last word, which says that the rest is there
+        copy_bytes(static_cast<std::byte*>(to) + bulk, static_cast<const std::byte*>(from) + bulk, n - bulk);
+        return;
+    }
+#endif
+    copy_bytes(to, from, n);
 }
 
 }  // namespace vccl::inline v0::verbs::soft_detail

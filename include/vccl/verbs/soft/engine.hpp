@@ -10,6 +10,7 @@
 /// background thread does when nobody does; in manual time only `step` and `advance` do.
 
 #include <vccl/base/clock.hpp>
+#include <vccl/verbs/soft/arena.hpp>
 #include <vccl/verbs/soft/command.hpp>
 #include <vccl/verbs/soft/copy.hpp>
 #include <vccl/verbs/soft/memory_table.hpp>
@@ -66,6 +67,8 @@ public:
     void detach(completion_queue& cq) noexcept;
     result<std::uint32_t> add_memory(std::uint32_t domain, void* memory, std::size_t bytes) noexcept;
     void remove_memory(std::uint32_t local_key) noexcept;
+    result<std::byte*> take_memory(std::size_t bytes) noexcept;
+    void give_memory(const std::byte* p, std::size_t bytes) noexcept;
     status to_reset(queue_pair& q) noexcept;
     status to_init(queue_pair& q) noexcept;
     status to_ready_to_receive(queue_pair& q, const qp_peer& peer, const qp_timers& timers) noexcept;
@@ -115,10 +118,13 @@ private:
     // setup.hpp
     queue_pair* find(std::uint32_t number) noexcept;
     void push_event(std::uint32_t domain, async_event e) noexcept;
+    void revoke(const queue_pair& q) noexcept;
+    void revoke(std::uint64_t addr, std::uint64_t bytes) noexcept;
 
     // wire.hpp
     std::int64_t clock() const noexcept { return now().count; }
     bool passes(const queue_pair& q) const noexcept;
+    void refer(const queue_pair& q, packet_header& h, const std::byte* payload) const noexcept;
     std::int64_t paced_until(const queue_pair& q) const noexcept;
     bool transmit(queue_pair& q, packet_header& h, const std::byte* payload, std::uint32_t index) noexcept;
     void schedule_delivery(const packet_header& h, const std::byte* payload, std::int64_t due) noexcept;
@@ -139,6 +145,8 @@ private:
 
     // responder.hpp
     void on_request(queue_pair& q, packet_header h, const std::byte* payload) noexcept;
+    const std::byte* referred(const queue_pair& q, const packet_header& h) const noexcept;
+    bool vouched(const queue_pair& q, const packet_header& h) const noexcept;
     void on_data(queue_pair& q, const packet_header& h, const std::byte* payload) noexcept;
     void on_read(queue_pair& q, const packet_header& h, bool duplicate) noexcept;
     void on_atomic(queue_pair& q, const packet_header& h, bool duplicate) noexcept;
@@ -189,6 +197,7 @@ private:
     time_queue queue_;
     packet_pool pool_;
     memory_table memory_;
+    arena arena_;                              ///< of this process's slot
     random_source random_;
     std::vector<port_domain*> domains_;
     std::vector<std::uint32_t> downs_seen_;

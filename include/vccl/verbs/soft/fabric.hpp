@@ -127,8 +127,8 @@ private:
     static vccl::status check(const topology& t, const soft_options& o) noexcept {
         const bool power = (o.ring_bytes & (o.ring_bytes - 1)) == 0;
         if (!power || !soft_detail::valid_mtu(o.mtu) || o.latency.count < 0 || o.processes == 0 ||
-            o.processes > soft_detail::max_slots || o.ring_bytes < 65536 || t.ports.empty() ||
-            t.ports.size() > soft_detail::max_ports || !soft_detail::consistent(t))
+            o.processes > soft_detail::max_slots || o.ring_bytes < 65536 || o.memory_bytes > soft_detail::max_memory ||
+            t.ports.empty() || t.ports.size() > soft_detail::max_ports || !soft_detail::consistent(t))
             return errc::invalid_argument;
         for (const auto& p : t.ports)
             if (p.rail.value >= soft_detail::max_rails) return errc::invalid_argument;

@@ -29,6 +29,33 @@ private:
     std::uint32_t key_{};
 };
 
+/// Memory of a shared fabric: what is sent from there to another process is copied once. Sole owner.
+class soft_memory {
+public:
+    soft_memory() = default;
+    soft_memory(std::shared_ptr<soft_detail::engine> e, std::byte* p, std::size_t bytes) noexcept
+        : engine_(std::move(e)), p_(p), bytes_(bytes) {}
+    soft_memory(soft_memory&&) noexcept = default;
+    soft_memory& operator=(soft_memory&& o) noexcept {
+        std::swap(engine_, o.engine_);
+        std::swap(p_, o.p_);
+        std::swap(bytes_, o.bytes_);
+        return *this;
+    }
+    ~soft_memory() {
+        if (engine_) engine_->give_memory(p_, bytes_);
+    }
+
+    /// Null where nothing is held.
+    std::byte* data() const noexcept { return engine_ ? p_ : nullptr; }
+    std::size_t size() const noexcept { return engine_ ? bytes_ : 0; }
+
+private:
+    std::shared_ptr<soft_detail::engine> engine_;
+    std::byte* p_{};
+    std::size_t bytes_{};
+};
+
 class soft_cq {
 public:
     soft_cq() = default;
@@ -180,6 +207,7 @@ class soft {
 public:
     using policy_axis = axis::verbs;
     using port = soft_port;
+    using buffer = soft_memory;
     static constexpr backend_capabilities capabilities{};
 
     soft() = default;
@@ -199,6 +227,16 @@ public:
             return soft_port(engine_, std::move(*domain));
         }
         return errc::no_port;
+    }
+
+    /// Memory of the fabric (`soft_options::memory_bytes`), to be registered like any other; for what devices fill and read:
+    /// what arrives there is stored past the caches. Errors: unsupported: the fabric
+    /// has none, or is not shared; no_memory.
+    result<soft_memory> allocate(std::size_t bytes) const noexcept {
+        if (!engine_) return errc::no_device;
+        const auto p = engine_->take_memory(bytes);
+        if (!p) return p.error();
+        return soft_memory(engine_, *p, bytes);
     }
 
 private:

@@ -42,6 +42,15 @@ public:
         free_.push_back(local_key >> 8 & 0x7fffff);
     }
 
+    struct extent {
+        std::uint64_t start, bytes;
+    };
+    /// Of nothing when the key is not good.
+    extent range_of(std::uint32_t local_key) noexcept {
+        const region* r = find(local_key);
+        return r == nullptr ? extent{} : extent{r->start, r->bytes};
+    }
+
     /// The bytes, or null when the key or the range is not good. Callers do not ask about zero bytes.
     std::byte* local(std::uint32_t domain, lkey k, std::uint64_t addr, std::uint64_t length) noexcept {
         return (k.value & remote_bit) != 0 ? nullptr : check(domain, k.value, addr, length);

@@ -27,6 +27,8 @@ struct soft_options {
     port_down_behaviour on_port_down{port_down_behaviour::retry};  ///< Of all ports; a NIC that exists does one of these.
     std::uint32_t processes{32};         ///< how many may use a shared fabric at once, at most 64
     std::uint32_t ring_bytes{512u << 10};///< in flight between two processes, each way; a power of two, 64 KiB or more
+    std::uint64_t memory_bytes{0};       ///< of a shared fabric, that each process may allocate (soft::allocate); rounded up
+                                         ///< to pages, and backed only where it is allocated
 };
 
 }  // namespace vccl::inline v0::verbs

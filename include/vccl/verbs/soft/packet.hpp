@@ -32,14 +32,14 @@ constexpr bool is_response(opcode o) noexcept { return o >= opcode::acknowledge;
 
 enum class nak_code : std::uint8_t { sequence, invalid_request, remote_access, remote_operation, receiver_not_ready };
 
-enum packet_flags : std::uint8_t { packet_first = 1, packet_last = 2, packet_wants_ack = 4 };
+enum packet_flags : std::uint8_t { packet_first = 1, packet_last = 2, packet_wants_ack = 4, packet_refers = 8 };
 
 /// What travels. Comes from another process at times: every field is checked where it is used.
 struct packet_header {
     std::uint32_t dest_qpn{};
     std::uint32_t psn{};           ///< of the first packet of the train
     std::uint32_t packets{1};
-    std::uint32_t length{};        ///< payload bytes that follow
+    std::uint32_t length{};        ///< payload bytes
     std::uint32_t message{};       ///< bytes of the whole message (first packet), or to be read
     std::uint32_t rkey{};
     std::uint64_t remote_addr{};
@@ -52,10 +52,16 @@ struct packet_header {
     std::uint8_t flags{};
     nak_code nak{};
     std::uint8_t rnr_timer{};
-    std::uint32_t reserved{};
+    std::uint32_t voucher{};       ///< packet_refers: of the sending QP, see soft/segment.hpp
     std::int64_t due{};            ///< not before this time at its destination
+    std::uint64_t at{};            ///< packet_refers: where the payload lies in the sender's part of the fabric's memory
 };
-static_assert(sizeof(packet_header) == 80);
+static_assert(sizeof(packet_header) == 88);
+
+/// Does the packet only say where its payload lies? Then its sender lets nobody change it before it is acknowledged.
+constexpr bool refers(const packet_header& h) noexcept { return (h.flags & packet_refers) != 0; }
+/// Payload bytes that follow the header.
+constexpr std::uint32_t carried(const packet_header& h) noexcept { return refers(h) ? 0 : h.length; }
 
 /// Payload of a train at most; large enough that the header's cost vanishes, small enough to stay in a core's cache.
 inline constexpr std::uint32_t train_bytes = 32768;
@@ -78,12 +84,13 @@ public:
 
     /// A snapshot of the payload; null when there is no memory.
     packet* take(const packet_header& h, const std::byte* payload) noexcept {
-        packet*& list = h.length == 0 ? bare_ : loaded_;
-        if (list == nullptr && !grow(h.length == 0)) return nullptr;
+        const std::uint32_t bytes = carried(h);
+        packet*& list = bytes == 0 ? bare_ : loaded_;
+        if (list == nullptr && !grow(bytes == 0)) return nullptr;
         packet* p = list;
         list = p->next;
         p->header = h;
-        if (h.length != 0) std::memcpy(p->payload, payload, h.length);
+        if (bytes != 0) std::memcpy(p->payload, payload, bytes);
         return p;
     }
     void give(packet* p) noexcept {

@@ -8,7 +8,24 @@
 
 namespace vccl::inline v0::verbs::soft_detail {
 
+/// May the bytes that the packet refers to still be read? Asked before they are read and, since they may change at any
+/// moment, again afterwards.
+inline bool engine::vouched(const queue_pair& q, const packet_header& h) const noexcept {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in revoke(): whoever read a changed byte sees it
+    return control().vouched(slot_of(q.peer), index_of(q.peer)).load(std::memory_order_acquire) == h.voucher;
+}
+
+/// Where a packet's payload lies in its sender's part of the fabric's memory; null if that cannot be.
+inline const std::byte* engine::referred(const queue_pair& q, const packet_header& h) const noexcept {
+    const std::uint32_t slot = slot_of(q.peer);
+    const std::uint64_t bytes = control().at.memory_bytes;
+    if (bytes == 0 || slot >= control().at.slot_count || h.length > bytes || h.at > bytes - h.length || !vouched(q, h))
+        return nullptr;
+    return control().memory(slot) + h.at;
+}
+
 inline void engine::on_request(queue_pair& q, packet_header h, const std::byte* payload) noexcept {
+    if (refers(h) && (payload = referred(q, h)) == nullptr) return;
     const std::int32_t ahead = psn_diff(h.psn, q.expected);
     if (ahead > 0) {  // something before it was lost: say so once
         if (!q.nak_sent && q.add_job({opcode::nak, nak_code::sequence, q.expected, 0, 0, 0, 0, 0, 0})) {
@@ -99,7 +116,14 @@ inline void engine::on_data(queue_pair& q, const packet_header& h, const std::by
             to = memory_.remote(q.domain, rkey{m.rkey}, m.addr + m.taken, h.length);
             if (to == nullptr) return refuse(q, nak_code::remote_access);  // deregistered meanwhile
         }
-        copy_bytes(to, payload, h.length);
+        if (arena_.contains(to, h.length))  // memory for devices, see soft::allocate
+            stream_bytes(to, payload, h.length);
+        else
+            copy_bytes(to, payload, h.length);
+        if (refers(h) && !vouched(q, h)) {  // they were changed meanwhile: lost, as packets may be
+            m.open = m.open && !first;
+            return;
+        }
     }
     m.left -= h.length;
     m.taken += h.length;

@@ -17,7 +17,7 @@ struct ring_record {
 };
 inline constexpr std::uint32_t ring_wrap = 0xffffffff;
 inline constexpr std::uint32_t ring_grain = 64;  ///< records start on cache lines
-static_assert(sizeof(ring_record) == 88);
+static_assert(sizeof(ring_record) == 96);
 
 constexpr std::uint32_t record_bytes(std::uint32_t payload) noexcept {
     return (static_cast<std::uint32_t>(sizeof(ring_record)) + payload + ring_grain - 1) / ring_grain * ring_grain;
@@ -45,7 +45,7 @@ public:
     }
     /// After `room` said yes.
     void push(const packet_header& h, const std::byte* payload) noexcept {
-        const std::uint32_t bytes = record_bytes(h.length);
+        const std::uint32_t bytes = record_bytes(carried(h));
         if (const std::uint64_t offset = tail_ & (capacity_ - 1); offset + bytes > capacity_) {
             reinterpret_cast<ring_record*>(data_ + offset)->bytes = ring_wrap;
             tail_ += capacity_ - offset;
@@ -54,7 +54,7 @@ public:
         auto* r = reinterpret_cast<ring_record*>(at);
         r->bytes = bytes;
         r->header = h;
-        if (h.length != 0) std::memcpy(at + sizeof(ring_record), payload, h.length);
+        if (carried(h) != 0) std::memcpy(at + sizeof(ring_record), payload, h.length);
         tail_ += bytes;
         control_->tail.store(tail_, std::memory_order_release);
     }
@@ -87,7 +87,7 @@ public:
 
     explicit operator bool() const noexcept { return control_ != nullptr; }
 
-    /// The next record, its header copied out; null when there is none. The payload stays valid until `pop`.
+    /// The next record, its header copied out; null when there is none. A carried payload stays valid until `pop`.
     const std::byte* front(packet_header& h) noexcept {
         const std::uint64_t tail = control_->tail.load(std::memory_order_acquire);
         while (head_ != tail) {
@@ -103,7 +103,7 @@ public:
             }
             if (bytes < sizeof(ring_record) || bytes > filled || offset + bytes > capacity_) return give_up(tail);
             h = r->header;
-            if (h.length > train_bytes || record_bytes(h.length) != bytes) return give_up(tail);
+            if (h.length > train_bytes || record_bytes(carried(h)) != bytes) return give_up(tail);
             pending_ = bytes;
             return data_ + offset + sizeof(ring_record);
         }

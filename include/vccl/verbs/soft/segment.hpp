@@ -1,12 +1,14 @@
 #pragma once
 /// \file
 /// The layout of the memory that all processes of a fabric share: header, port control words, rails, process slots,
-/// the topology as bytes, ring positions, then one packet ring for each ordered pair of slots. In one process it is anonymous memory.
+/// the topology as bytes, ring positions, then one packet ring for each ordered pair of slots, and memory of each slot for its
+/// users' own bytes. In one process it is anonymous memory.
 ///
 /// Every shared word is a lock-free atomic and no lock lives here: a process killed at any instruction blocks nobody.
 /// Contents are not trusted by readers: `soft/ring.hpp` checks every length it finds.
 
 #include <vccl/verbs/soft/options.hpp>
+#include <vccl/verbs/soft/psn.hpp>
 
 #include <atomic>
 #include <cstddef>
@@ -15,11 +17,12 @@
 namespace vccl::inline v0::verbs::soft_detail {
 
 inline constexpr std::uint64_t segment_magic = 0x72626166'6c636376ull;  // the bytes "vcclfabr"
-inline constexpr std::uint32_t segment_version = 1;
+inline constexpr std::uint32_t segment_version = 2;
 inline constexpr std::uint32_t max_slots = 64;
 inline constexpr std::uint32_t max_ports = 4096;
 inline constexpr std::uint32_t max_rails = 1024;
 inline constexpr std::size_t page = 4096;
+inline constexpr std::uint64_t max_memory = std::uint64_t{1} << 40;  ///< of one slot
 
 struct segment_header {
     std::uint64_t magic;
@@ -34,6 +37,7 @@ struct segment_header {
     std::uint32_t mtu;
     std::int64_t latency;
     std::uint64_t seed;
+    std::uint64_t memory_bytes;  ///< of each slot
     alignas(64) std::atomic<std::uint32_t> changes;  ///< grows with every command; engines compare it with what they saw
 };
 
@@ -101,27 +105,37 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
 
 constexpr std::size_t round_up(std::size_t n, std::size_t to) noexcept { return (n + to - 1) / to * to; }
 
+/// A word for each QP of a slot. Packets that only say where their bytes lie carry its value; it grows when the bytes may
+/// be changed although the peer has not acknowledged them, and such packets are worth nothing from then on.
+using voucher = std::atomic<std::uint32_t>;
+
 /// Where things are, computed from the counts alone.
 struct segment_layout {
-    std::size_t ports, rails, slots, topology, ring_controls, rings, bytes;
+    std::size_t ports, rails, slots, topology, ring_controls, vouchers, rings, memory, bytes;
     std::uint32_t port_count, rail_count, slot_count, topology_size, ring_bytes;
+    std::uint64_t memory_bytes;
 
     static constexpr segment_layout of(std::uint32_t port_count, std::uint32_t rail_count, std::uint32_t slot_count,
-                                       std::uint32_t topology_bytes, std::uint32_t ring_bytes) noexcept {
+                                       std::uint32_t topology_bytes, std::uint32_t ring_bytes,
+                                       std::uint64_t memory_bytes) noexcept {
         segment_layout l{};
         l.port_count = port_count;
         l.rail_count = rail_count;
         l.slot_count = slot_count;
         l.topology_size = topology_bytes;
         l.ring_bytes = ring_bytes;
+        l.memory_bytes = memory_bytes;
         l.ports = round_up(sizeof(segment_header), 64);
         l.rails = l.ports + port_count * sizeof(port_control);
         l.slots = round_up(l.rails + rail_count * sizeof(rail_control), 64);
         l.topology = l.slots + slot_count * sizeof(slot_control);
         const std::size_t ring_count = ring_bytes == 0 ? 0 : std::size_t{slot_count} * slot_count;
         l.ring_controls = round_up(l.topology + topology_bytes, 64);
-        l.rings = round_up(l.ring_controls + ring_count * sizeof(ring_control), page);
-        l.bytes = l.rings + ring_count * ring_bytes;
+        const std::size_t voucher_count = memory_bytes == 0 ? 0 : std::size_t{slot_count} * table_size;
+        l.vouchers = l.ring_controls + ring_count * sizeof(ring_control);
+        l.rings = round_up(l.vouchers + voucher_count * sizeof(voucher), page);
+        l.memory = round_up(l.rings + ring_count * ring_bytes, page);
+        l.bytes = l.memory + slot_count * memory_bytes;
         return l;
     }
 };
@@ -140,6 +154,12 @@ struct segment {
     ring_control& ring(std::uint32_t from, std::uint32_t to) const noexcept {
         return reinterpret_cast<ring_control*>(base + at.ring_controls)[std::size_t{from} * at.slot_count + to];
     }
+    /// Requires: memory_bytes != 0.
+    voucher& vouched(std::uint32_t slot, std::uint32_t qp_index) const noexcept {
+        return reinterpret_cast<voucher*>(base + at.vouchers)[std::size_t{slot} * table_size + qp_index];
+    }
+    std::byte* memory(std::uint32_t slot) const noexcept { return base + memory_offset(slot); }
+    std::size_t memory_offset(std::uint32_t slot) const noexcept { return at.memory + slot * at.memory_bytes; }
     /// Where the ring's bytes begin.
     std::size_t ring_offset(std::uint32_t from, std::uint32_t to) const noexcept {
         return at.rings + std::size_t{at.ring_bytes} * (std::size_t{from} * at.slot_count + to);

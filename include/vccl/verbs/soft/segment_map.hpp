@@ -123,7 +123,7 @@ public:
     static result<segment_map> anonymous(const topology& t, const soft_options& o) {
         segment_map m;
         const auto blob = to_bytes(t);
-        const auto layout = layout_for(t, blob.size(), 1, 0);
+        const auto layout = layout_for(t, blob.size(), 1, 0, 0);
         if (auto s = m.map(-1, layout.bytes); !s) return s;
         m.fill(layout, t, blob, o);
         return result<segment_map>(std::move(m));
@@ -141,7 +141,7 @@ public:
         m.file_ = unique_fd(::open(draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
         if (!m.file_) return system_error(errno);
         const auto blob = to_bytes(t);
-        const auto layout = layout_for(t, blob.size(), o.processes, o.ring_bytes);
+        const auto layout = layout_for(t, blob.size(), o.processes, o.ring_bytes, o.memory_bytes);
         status s = ::ftruncate(m.file_.get(), static_cast<off_t>(layout.bytes)) == 0 ? status{} : system_error(errno);
         if (s && ::posix_fallocate(m.file_.get(), 0, static_cast<off_t>(layout.rings)) != 0) s = errc::no_memory;
         if (s) s = m.map(m.file_.get(), layout.bytes);
@@ -168,12 +168,14 @@ public:
         return result<segment_map>(std::move(m));
     }
 
-    /// Makes sure that a ring has memory behind it, so that writing to it cannot end in SIGBUS.
-    status reserve_ring(std::uint32_t from, std::uint32_t to) const noexcept {
+    /// Makes sure that a range has memory behind it, so that writing to it cannot end in SIGBUS.
+    status reserve(std::size_t offset, std::size_t bytes) const noexcept {
         if (!file_) return {};
-        const int e = ::posix_fallocate(file_.get(), static_cast<off_t>(view.ring_offset(from, to)),
-                                        static_cast<off_t>(view.at.ring_bytes));
+        const int e = ::posix_fallocate(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
         return e == 0 ? status{} : system_error(e);
+    }
+    status reserve_ring(std::uint32_t from, std::uint32_t to) const noexcept {
+        return reserve(view.ring_offset(from, to), view.at.ring_bytes);
     }
 
     /// Takes the name away (creator only): nobody else can attach; who is attached stays so. If the file was removed and
@@ -190,9 +192,10 @@ private:
             if (p.rail.value + 1u > rails) rails = p.rail.value + 1u;
         return rails;
     }
-    static segment_layout layout_for(const topology& t, std::size_t blob, std::uint32_t slots, std::uint32_t ring) noexcept {
+    static segment_layout layout_for(const topology& t, std::size_t blob, std::uint32_t slots, std::uint32_t ring,
+                                     std::uint64_t memory) noexcept {
         return segment_layout::of(static_cast<std::uint32_t>(t.ports.size()), rails_of(t), slots,
-                                  static_cast<std::uint32_t>(blob), ring);
+                                  static_cast<std::uint32_t>(blob), ring, round_up(memory, page));
     }
 
     status map(int fd, std::size_t bytes) noexcept {
@@ -221,6 +224,7 @@ private:
         h->mtu = o.mtu;
         h->latency = o.latency.count;
         h->seed = o.seed;
+        h->memory_bytes = layout.memory_bytes;
         for (std::uint32_t i = 0; i < layout.port_count; ++i) {
             auto* p = ::new (static_cast<void*>(&view.port(i))) port_control{};
             p->link = link_active;
@@ -244,6 +248,7 @@ private:
             std::uint64_t bytes, creator;
             std::uint32_t identity, ports, rails, slots, ring_bytes, topology_bytes, mtu;
             std::int64_t latency;
+            std::uint64_t seed, memory_bytes;
         } h;
         static_assert(sizeof h <= offsetof(segment_header, changes));
         std::memcpy(&h, view.base, sizeof h);  // checked and used from one copy: others may write to the original
@@ -252,9 +257,9 @@ private:
             return {errc::version_mismatch, h.version};
         if (h.ports == 0 || h.ports > max_ports || h.rails == 0 || h.rails > max_rails || h.slots == 0 || h.slots > max_slots ||
             h.topology_bytes > file_bytes || h.ring_bytes < 65536 || (h.ring_bytes & (h.ring_bytes - 1)) != 0 ||
-            !valid_mtu(h.mtu) || h.latency < 0)
+            !valid_mtu(h.mtu) || h.latency < 0 || h.memory_bytes > max_memory || h.memory_bytes % page != 0)
             return errc::bad_blob;
-        view.at = segment_layout::of(h.ports, h.rails, h.slots, h.topology_bytes, h.ring_bytes);
+        view.at = segment_layout::of(h.ports, h.rails, h.slots, h.topology_bytes, h.ring_bytes, h.memory_bytes);
         if (view.at.bytes != file_bytes || h.bytes != file_bytes) return errc::bad_blob;
         return {};
     }

@@ -50,6 +50,11 @@ inline status engine::claim_slot() {
                 ring_consumer old(control(), from, i);
                 old.drain();  // what was meant for the slot's last owner
             }
+        if (control().at.memory_bytes != 0) {
+            arena_ = arena(control().memory(slot_), control().at.memory_bytes);
+            for (std::uint32_t q = 0; q < table_size; ++q)  // what the last owner has sent refers to memory that is ours now
+                control().vouched(slot_, q).fetch_add(1, std::memory_order_seq_cst);
+        }
         inbound_.store(&s.inbound, std::memory_order_release);
         return {};
     }
@@ -107,6 +112,7 @@ inline void engine::destroy_qp(queue_pair& q) noexcept {
     const locked guard(lock_);
     take_doorbells();
     std::erase(run_, &q);
+    revoke(q);
     table_[index_of(q.number)] = nullptr;
     qp_count_.fetch_sub(1, std::memory_order_relaxed);
     delete &q;
@@ -134,13 +140,52 @@ inline result<std::uint32_t> engine::add_memory(std::uint32_t domain, void* memo
 
 inline void engine::remove_memory(std::uint32_t local_key) noexcept {
     const locked guard(lock_);
+    if (const auto r = memory_.range_of(local_key); r.bytes != 0) revoke(r.start, r.bytes);
     memory_.remove(local_key);
+}
+
+/// Memory whose bytes go to other processes with one copy. Errors: unsupported: the fabric has none; no_memory: no gap of
+/// that size is left, or the machine has none.
+inline result<std::byte*> engine::take_memory(std::size_t bytes) noexcept {
+    const locked guard(lock_);
+    if (slot_ >= max_slots || control().at.memory_bytes == 0) return errc::unsupported;
+    try {
+        const auto p = arena_.take(bytes);
+        if (!p) return p;
+        if (map_.reserve(control().memory_offset(slot_) + arena_.offset_of(*p), bytes)) return p;
+        arena_.give(*p);
+        return errc::no_memory;
+    } catch (const std::bad_alloc&) { return errc::no_memory; }
+}
+
+inline void engine::give_memory(const std::byte* p, std::size_t bytes) noexcept {
+    const locked guard(lock_);
+    revoke(reinterpret_cast<std::uintptr_t>(p), bytes);
+    arena_.give(p);
+}
+
+/// Packets of this QP that only refer to their bytes are worth nothing from now on: the user may change them.
+inline void engine::revoke(const queue_pair& q) noexcept {
+    if (control().at.memory_bytes == 0) return;
+    control().vouched(slot_, index_of(q.number)).fetch_add(1, std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+/// The same of every QP that still sends from there.
+inline void engine::revoke(std::uint64_t addr, std::uint64_t bytes) noexcept {
+    if (control().at.memory_bytes == 0) return;
+    for (queue_pair* q : table_) {
+        bool sends = false;
+        for (std::uint32_t i = q == nullptr ? 0 : q->send.first; q != nullptr && i != q->send.started; ++i)
+            sends = sends || q->send.at(i).w.local_addr - addr < bytes;
+        if (sends) revoke(*q);
+    }
 }
 
 /// Work that was outstanding is forgotten without a completion, as drivers do.
 inline status engine::to_reset(queue_pair& q) noexcept {
     const locked guard(lock_);
     q.state.store(qp_state::reset, std::memory_order_seq_cst);
+    revoke(q);
     q.clear();
     credits_[index_of(q.number)].store(std::uint64_t{q.life} << 32, std::memory_order_release);
     return {};

@@ -42,12 +42,22 @@ inline std::int64_t occupy(std::atomic<std::int64_t>& free, std::uint64_t rate, 
     return next;
 }
 
+/// A payload in memory that both processes see is not put into the ring: its receiver reads it where it lies.
+inline void engine::refer(const queue_pair& q, packet_header& h, const std::byte* payload) const noexcept {
+    constexpr std::uint32_t worth_it = 1024;  // bytes; less is copied as quickly as it is looked up
+    if (h.length < worth_it || h.op > opcode::send || !arena_.contains(payload, h.length)) return;
+    h.flags |= packet_refers;
+    h.at = arena_.offset_of(payload);
+    h.voucher = control().vouched(slot_, index_of(q.number)).load(std::memory_order_relaxed);
+}
+
 /// Sends one train; `index` is its first packet's number within the message. False: no room, nothing happened.
 inline bool engine::transmit(queue_pair& q, packet_header& h, const std::byte* payload, std::uint32_t index) noexcept {
     const std::uint32_t slot = slot_of(q.peer);
     if (slot != slot_ && slot < control().at.slot_count && control().at.ring_bytes != 0) {
         if (!out_[slot]) out_[slot] = ring_producer(control(), slot_, slot);
-        if (!out_[slot].room(h.length)) return false;
+        refer(q, h, payload);
+        if (!out_[slot].room(carried(h))) return false;
     }
     h.dest_qpn = q.peer;
     h.from_port = q.port;
@@ -97,7 +107,7 @@ inline bool engine::transmit(queue_pair& q, packet_header& h, const std::byte* p
     return true;
 }
 
-/// Keeps a snapshot of the packet until its time. Without memory for it, it is lost, as packets may be.
+/// Keeps a snapshot of the packet, or what it refers to, until its time. Without memory for it, it is lost, as packets may be.
 inline void engine::schedule_delivery(const packet_header& h, const std::byte* payload, std::int64_t due) noexcept {
     packet* p = pool_.take(h, payload);
     if (p != nullptr && !queue_.push({due, 0, p, h.dest_qpn, event_kind::deliver})) pool_.give(p);
@@ -109,7 +119,7 @@ inline void engine::launch(const packet_header& h, const std::byte* payload, std
         schedule_delivery(h, payload, due);
         return;
     }
-    if (slot >= control().at.slot_count || control().at.ring_bytes == 0 || !out_[slot].room(h.length)) return;
+    if (slot >= control().at.slot_count || control().at.ring_bytes == 0 || !out_[slot].room(carried(h))) return;
     packet_header dated = h;
     dated.due = due;
     out_[slot].push(dated, payload);
@@ -119,7 +129,7 @@ inline void engine::launch(const packet_header& h, const std::byte* payload, std
 /// A packet arrives at its destination port, from this process or another. Nothing in it is trusted.
 inline void engine::deliver(const packet_header& h, const std::byte* payload) noexcept {
     if (h.to_port >= shape_.ports.size() || static_cast<std::uint8_t>(h.op) >= opcodes || h.packets == 0 ||
-        h.packets > psn_mask / 2 || h.psn > psn_mask)
+        h.packets > psn_mask / 2 || h.psn > psn_mask || (refers(h) && h.op > opcode::send))
         return;
     port_control& to = control().port(h.to_port);
     queue_pair* q = find(h.dest_qpn);
