@@ -173,7 +173,8 @@ public:
 
     /// Effects: progresses until the operation has ended. Errors: timeout (it goes on; wait again), or why it failed.
     status wait(nanoseconds timeout) noexcept {
-        constexpr unsigned spins_before_yield = 256;
+        // A hop of a ring waits for another rank, which may want this very processor: few, where ranks outnumber processors.
+        constexpr unsigned spins_before_yield = 32;
         const nanoseconds deadline = clock_.now() + timeout;
         for (unsigned idle = 0, passes = 0;; ++passes) {
             if (!why_) return why_;
