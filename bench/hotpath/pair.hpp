@@ -26,10 +26,11 @@ struct stock {
     static handler make_handler() { return {}; }
 };
 
-/// A clock that stands still: nothing is ever due but the chunks themselves.
+/// A clock that stands still once the ends have connected: nothing is ever due but the chunks themselves.
 struct still_clock {
     using policy_axis = axis::clock;
-    nanoseconds now() const noexcept { return {1'000'000'000}; }
+    static inline nanoseconds time{1'000'000'000};
+    nanoseconds now() const noexcept { return time; }
 };
 struct still : stock {
     using clock = still_clock;
@@ -58,6 +59,7 @@ public:
         for (unsigned i = 0; i < 1'000'000 && !(tx_.connected() && rx_.connected()); ++i) {
             tx_.progress();
             rx_.progress();
+            still_clock::time += nanoseconds{1000};
         }
         auto m = a_.register_memory(bytes_.data(), bytes_.size()), n = b_.register_memory(bytes_.data(), bytes_.size());
         if (!m || !n) return false;

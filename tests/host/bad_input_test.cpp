@@ -426,6 +426,35 @@ TEST_CASE("Memory with work in flight is busy; let go of all the same, it serves
     }
 }
 
+TEST_CASE("Memory goes as soon as its chunk is acknowledged, while the NIC still repeats the WRITE: only the lane suffers") {
+    // Lost: the NIC's own acknowledgements, not the receiver's.
+    for (const std::string port : {"A.nic0.p0", "B.nic0.p0"}) {
+        CAPTURE(port);
+        soft_world<> w;
+        start(w);
+        REQUIRE(w.transfer(20));
+        std::vector<std::byte> once(2 * 64 * 1024, std::byte{42}), taken(once.size());
+        auto from = w.a.register_memory(once.data(), once.size());
+        auto to = w.b.register_memory(taken.data(), taken.size());
+        REQUIRE((from && to));
+        REQUIRE(w.command("drop-acks " + port));
+        REQUIRE(w.rx->recv(to->view()));
+        REQUIRE(w.tx->send(from->view()));
+        REQUIRE(w.until([&] { return w.tx->acknowledged().value == 21 && w.rx->received().value == 21; }, 2_s));
+        CHECK(taken == once);
+        CHECK(from->release());
+        CHECK(to->release());
+        w.rest(2_s);
+        CHECK(w.tx->health());
+        CHECK(w.rx->health());
+        REQUIRE(w.command("clear " + port));
+        w.sent = w.checked = 21;
+        w.sizes.push_back(0);
+        REQUIRE(w.transfer(60));
+        CHECK(w.wrong == 0);
+    }
+}
+
 TEST_CASE("Endpoints go with work in flight and faults pending, in any order") {
     for (const std::string fault : {"", "down A.nic0.p0", "down B.nic0.p0", "down all", "hang A", "loss all 50%",
                                     "error A.nic0.p0", "gid-change B.nic0.p0"})

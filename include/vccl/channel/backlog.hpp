@@ -80,6 +80,16 @@ public:
         return true;
     }
 
+    /// Chunks that went out on this generation of a lane and are not acknowledged.
+    VCCL_COLD std::uint64_t in_flight(unsigned lane, std::uint32_t generation) noexcept {
+        std::uint64_t n = 0;
+        for (std::uint64_t s = acked_; s != posted_; ++s) {
+            const posting& p = at(s);
+            n += p.posted && p.lane == lane && p.generation == generation;
+        }
+        return n;
+    }
+
 protected:
     Log log_;
     std::uint64_t acked_{}, cursor_{}, posted_{}, tail_{};

@@ -15,7 +15,8 @@
 
 namespace vccl::inline v0 {
 
-/// `Self` has: core(), hot(), on_arrival(), on_flush(), on_message(), shape(), fill(blob), call(), accept(connection, up), end_all().
+/// `Self` has: core(), hot(), on_arrival(), on_flush(), on_message(), shape(), fill(blob), call(),
+/// accept(connection, up), end_all(); settled() if some of its WRs may outlive their purpose.
 template <class Self, verbs_backend B, class Port, class Group, class Handler, class Detect, class Clock, class Oob>
 class endpoint {
 public:
@@ -146,6 +147,8 @@ protected:
     static constexpr nanoseconds drain_time{20'000'000};
     static constexpr nanoseconds query_interval{100'000'000};
     static constexpr nanoseconds oob_interval{200'000};
+
+    static bool settled(unsigned, wr_id) noexcept { return false; }
 
     Self& self() noexcept { return static_cast<Self&>(*this); }
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
@@ -373,8 +376,9 @@ private:
         if (fencing_ >> l & 1 || !lanes_[l].connected()) return;
         verdict v = stock_verdict(c.status);
         if constexpr (detail::judges_errors<Handler>) v = handler_.on_error(c);
-        // A flush reads our own memory: whatever it failed with, the chunk is not received and the lane is to blame (G9).
-        if (v == verdict::fail_over || kind == wr_kind::flush) {
+        // A flush reads our own memory: whatever it failed with, the chunk is not received and the lane is to blame (G9). A
+        // WRITE that the NIC repeats although its chunk was acknowledged may find both ends' memory gone by now.
+        if (v == verdict::fail_over || kind == wr_kind::flush || (kind == wr_kind::data && self().settled(l, wr_id{c.wr_id}))) {
             self().core_fault(l, detail::cause_of(c.status), c.status);
             return;
         }

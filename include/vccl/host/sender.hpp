@@ -9,6 +9,7 @@
 
 #include <vccl/base/owned.hpp>
 #include <vccl/channel/sender_core.hpp>
+#include <vccl/host/chunk_run.hpp>
 #include <vccl/host/core_access.hpp>
 #include <vccl/host/cts_ring.hpp>
 #include <vccl/host/endpoint.hpp>
@@ -217,20 +218,11 @@ private:
 
     enum class run_end : std::uint8_t { more, idle, unusual };  ///< how a run ended: try again, nothing to post, post_any()
 
-    /// What a run needs to know of the lane and epoch that grants name; made anew when they name others.
-    struct run_plan {
-        std::uint64_t binding{};
-        lane<B>* on{};          ///< null: no plan
-        std::uint32_t port{};   ///< the lane's, in every registration
-        std::uint64_t mark{};   ///< a `posting` as the word that it is
-        work write{};
-    };
     VCCL_COLD bool make_plan(std::uint64_t binding) noexcept {
         plan_.on = nullptr;
         if (!core_->alive(binding)) return false;
         const unsigned l = cts_words::lane_of(binding);
-        plan_ = run_plan{binding, &this->lanes_[l], this->slots_[l], std::bit_cast<std::uint64_t>(core_->mark(l)), {}};
-        plan_.write.op = work_op::write_imm;
+        plan_.make(binding, this->lanes_[l], this->slots_[l], core_->mark(l));
         return true;
     }
 
@@ -350,13 +342,7 @@ private:
         w.lkey = o.region->local[this->slots_[c.lane()]];
         for (unsigned p = 0; p < cut.parts; ++p) {
             if (o.arrived >> p & 1) continue;
-            const std::uint64_t at = std::uint64_t{p} * cut.part_bytes;
-            w.local_addr = o.addr + at;
-            w.remote_addr = c.addr + place.offset + at;
-            w.length =
-                o.too_long ? 0 : static_cast<std::uint32_t>(o.length - at < cut.part_bytes ? o.length - at : cut.part_bytes);
-            w.immediate = immediate::make(c.epoch(), s, p, cut.parts, o.too_long).raw;
-            w.flags = o.flags;
+            detail::aim(w, o, cut, p, c, place.offset, s);
             if (status e = lane.post(queue_of(s, p), wr_kind::data, w); !e) {
                 core_->posted(s, c.lane());
                 this->core_fault(c.lane(), fault_cause::local_error, wc_status::success);
@@ -374,6 +360,11 @@ private:
     static const completion* arrivals(unsigned, const completion* c, const completion*) noexcept { return c; }
     void on_arrival(unsigned, std::uint32_t, const completion&) noexcept {}
     void on_flush(unsigned, std::uint64_t, bool) noexcept {}
+    /// Was it for a chunk that has been acknowledged? A chunk has one WR on a QP at most; the newest are those in flight.
+    VCCL_COLD bool settled(unsigned l, wr_id id) noexcept {
+        lane<B>& lane = this->lanes_[l];
+        return ((lane.account(id.qp()).posted - id.mark()) & wr_id::mark_mask) >= core_->in_flight(l, lane.generation());
+    }
     VCCL_COLD void core_message(const control_message& m) noexcept {
         core_->on_message(m, this->now_, [this](sequence s, outgoing& o) { retired(s, o); });
     }
@@ -388,7 +379,7 @@ private:
     Log log_;
     owned<cts_ring> ring_;
     memory ring_memory_;
-    run_plan plan_{};
+    detail::chunk_run<lane<B>> plan_{};
     std::uint64_t room_{};  ///< chunks that the rollback FIFO takes before hot() looks again; 0 while not connected
     std::uint64_t small_{}, most_{};  ///< chunks below the first are inlined; send() takes [small_, small_ + most_) at once
     late<core_type> core_;
