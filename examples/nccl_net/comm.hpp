@@ -101,7 +101,10 @@ public:
 
     /// Effects: writes to the log, once, why the connection is of no use any more.
     code report(const vccl::status& why) noexcept {
-        if (!label_.end_said) warn(label_.peer + ": " + vccl::describe(why, lane_of(why)) + "; lanes: " + label_.all());
+        try {
+            if (!label_.end_said) warn(label_.peer + ": " + vccl::describe(why, lane_of(why)) + "; lanes: " + label_.all());
+        } catch (...) {  // no memory for a line: that it ended matters more
+        }
         label_.end_said = true;
         return why.code == vccl::errc::message_too_long ? code::invalid_usage : code::remote_error;
     }

@@ -29,10 +29,10 @@ public:
     /// Effects: looks after it from now on, until `part_with`.
     void look_after(comm& c) {
         const turn mine(*this);
+        if (!thread_.joinable()) thread_ = std::thread([this] { run(); });  // the first, since it may fail
+        kept_.push_back(&c);
         c.kept_by = this;
         c.driven = drives_;
-        kept_.push_back(&c);
-        if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
         changed_.notify_one();
     }
 

@@ -66,8 +66,10 @@ code begin(nccl_abi::logger log) noexcept {
         nccl_log.store(log, std::memory_order_release);
         plugin_state& s = state();
         const std::scoped_lock lock(s.mutex);
-        ++s.users;
-        if (s.net) return code::success;
+        if (s.net) {
+            ++s.users;
+            return code::success;
+        }
         const settings chosen = read_settings();
         s.net = chosen.backend == "soft" ? make_soft_network(chosen) : make_ibv_network(chosen);
         std::string names;
@@ -76,6 +78,7 @@ code begin(nccl_abi::logger log) noexcept {
              std::string(backup_words[static_cast<std::size_t>(chosen.backup)]) + ", " + std::to_string(chosen.qps) +
              " QPs a lane, " + std::to_string(s.net->threads()) + " threads" +
              ((s.net->pointers() & nccl_abi::pointer_cuda) != 0 ? ", GPU memory directly" : ", GPU memory through the host's"));
+        ++s.users;
         return code::success;
     });
 }
