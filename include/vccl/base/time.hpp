@@ -22,10 +22,10 @@ struct nanoseconds {
     friend constexpr nanoseconds operator*(nanoseconds a, std::int64_t n) noexcept { return {a.count * n}; }
     friend constexpr nanoseconds operator/(nanoseconds a, std::int64_t n) noexcept { return {a.count / n}; }
     constexpr nanoseconds& operator+=(nanoseconds b) noexcept {
-    /// @}
         count += b.count;
         return *this;
     }
+    /// @}
     /// Far enough away to mean "never", near enough not to overflow when added to.
     static constexpr nanoseconds never() noexcept { return {INT64_MAX / 4}; }
 };

@@ -46,9 +46,9 @@ public:
         return endpoint_->locked([s](auto& e) noexcept { return e.ended(s); });
     }
     result<std::uint64_t> outcome(sequence s) const noexcept {
-    /// @}
         return endpoint_->locked([s](auto& e) noexcept { return e.outcome(s); });
     }
+    /// @}
     /// As the proxied end, under its lock.
     status health() const noexcept { return endpoint_->health(); }
     /// Never moves anything: the proxy does.

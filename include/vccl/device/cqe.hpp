@@ -151,9 +151,9 @@ inline constexpr unsigned cqe_syndrome_word = 13;
 /// @{
 VCCL_HOST_DEVICE constexpr syndrome syndrome_in(std::uint32_t word13) noexcept { return static_cast<syndrome>(word13 >> 24); }
 VCCL_HOST_DEVICE constexpr std::uint8_t vendor_in(std::uint32_t word13) noexcept {
-/// @}
     return static_cast<std::uint8_t>(word13 >> 16);
 }
+/// @}
 
 /// The whole entry, as a NIC writes it; the last word must be stored last.
 VCCL_HOST_DEVICE constexpr cqe64 encode(const cqe_body& b, const cqe_tail& t) noexcept {

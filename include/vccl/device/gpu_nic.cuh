@@ -165,10 +165,10 @@ public:
         return parts_->plain->state();
     }
     VCCL_COLD status destroy() noexcept {
-        /// @}
         parts_.reset();
         return {};
     }
+    /// @}
 
 private:
     friend class gpu_nic;

@@ -133,12 +133,12 @@ public:
         return parts_->verbs_qp->state();
     }
     VCCL_COLD status destroy() noexcept {
-    /// @}
         if (!alive()) return {};
         const status s = parts_->verbs_qp->destroy();
         parts_.reset();
         return s;
     }
+    /// @}
 
 private:
     friend class mlx5dv_rings;

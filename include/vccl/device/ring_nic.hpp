@@ -109,7 +109,6 @@ public:
         return engine_->qp().state();
     }
     status destroy() noexcept {
-        /// @}
         if (!engine_) return {};
         const scoped_lock lock(nic_->mutex_);
         std::erase(nic_->engines_, engine_.get());
@@ -117,6 +116,7 @@ public:
         engine_.reset();
         return s;
     }
+    /// @}
 
     /// Has a CQE found the completion queue full? It is lost then, and its QP with it, until `to_reset`.
     bool overrun() const noexcept {

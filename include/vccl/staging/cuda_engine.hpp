@@ -150,7 +150,6 @@ public:
         return detail::cuda_status(cudaStreamWaitEvent(state_->copies, state_->marked[mark % copies_in_flight], 0));
     }
     status hold(stream s, std::uint64_t n) noexcept {
-        /// @}
         const CUresult r = state_->wait_value(s, state_->word_address, n, CU_STREAM_WAIT_VALUE_GEQ);
         return r == CUDA_SUCCESS ? status{} : status{errc::invalid_argument, static_cast<std::uint32_t>(r)};
     }
