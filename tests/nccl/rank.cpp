@@ -276,10 +276,11 @@ private:
         const auto refused = [](const char* what, code c) {
             if (c == code::success) end(std::string("wrong: accepted ") + what);
         };
-        int count = 0, done = 0, size = 8, tag = 1;
-        std::size_t bytes = 8;
+        constexpr int too_many = static_cast<int>(group_size) + 1;
+        int count = 0, done = 0, size = 8, tags[too_many] = {};
+        std::size_t bytes[too_many] = {};
         char handle[nccl_abi::handle_bytes];
-        void *out = nullptr, *data = receiving_.bytes.data(), *unknown = &size;
+        void *out = nullptr, *data = receiving_.bytes.data(), *unknown = &size, *buffers[too_many] = {}, *memories[too_many] = {};
         newest_properties p{};
         must(net_.devices(&count), "devices");
         for (const int device : {-1, count}) {
@@ -293,8 +294,8 @@ private:
             refused("GPU memory", net_.register_memory(sending_.comm, data, 4096, kind, &out));
         refused("a dma-buf", net_.register_dmabuf(sending_.comm, data, 4096, nccl_abi::pointer_cuda, 0, -1, &out));
         refused("to deregister what is not registered", net_.deregister(sending_.comm, unknown));
-        for (const int n : {-1, 0, static_cast<int>(group_size) + 1})
-            refused("a group of that size", net_.irecv(receiving_.comm, n, &data, &bytes, &tag, &receiving_.memory, &out));
+        for (const int n : {-1, 0, too_many})
+            refused("a group of that size", net_.irecv(receiving_.comm, n, buffers, bytes, tags, memories, &out));
         refused("no request", net_.test(nullptr, &done, &size));
         if (out) end("wrong: something was made");
     }
