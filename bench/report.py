@@ -170,7 +170,7 @@ PICTURES = {
         ("text", "Code of one sender and one receiver", "", "KiB of text at -O2", {"text": (r"[\w<>]+", "", "text KiB")})],
     "peers_guest": [
         ("bandwidth", "Over the same soft-RoCE ports", "bytes a message", "MiB/s, 8 outstanding",
-         {s: (r"MiB/s, \d+ B", size_of, s) for s in ("perftest", "ucx", "vccl")})],
+         {s: (r"MiB/s, \d+ B", size_of, s) for s in ("perftest", "ucx-put", "ucx-tag", "mpi", "vccl")})],
     "guest_bw": [
         ("rates", "Over soft-RoCE in the guest", "KiB a chunk", "MiB/s, 8 outstanding",
          {"vccl": ("", lambda row: f"{row[1]}", "vccl MiB/s"), "by hand": ("", lambda row: f"{row[1]}", "plain MiB/s")})],

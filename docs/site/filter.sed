@@ -3,6 +3,8 @@
 s/namespace vccl::inline v0/namespace vccl/
 # Ids as types of their own, as they are meant: it takes overloads that differ in one for the same function.
 s|^using \([a-z_]*\) = strong_id<struct \(.*\)>; *///< \(.*\)|/** \3 */ struct \1 : strong_id<\2> {};|
+# Behind a constraint of a member function it loses its way.
+s/^        requires\b.*[^;{]$//
 # Classes that can be derived from are bases of the library's own: nothing protected is anybody else's.
 s/^\( *\)protected:/\1private:/
 # Which axis a policy is on stands in docs/concepts.md, once.

@@ -12,6 +12,7 @@
 
 namespace vccl::inline v0 {
 
+/// The same at all ranks, but for addresses.
 struct device_mesh_options {
     device_options ends{};  ///< of every end
     std::uint64_t window_bytes{};  ///< between two ranks, in each direction
@@ -22,12 +23,12 @@ struct device_mesh_options {
 template <class Tx, class Rx, device::queue_space Space = typename Tx::policies::space>
 class device_mesh {
 public:
-    using sender = Tx;
-    using receiver = Rx;
-    using space = Space;
-    using source = typename Tx::policies::source;
-    using clock = typename Tx::policies::clock;
-    using context = host_context<typename Tx::backend>;
+    using sender = Tx;  ///< to each other rank
+    using receiver = Rx;  ///< from each other rank
+    using space = Space;  ///< where what posters touch lies
+    using source = typename Tx::policies::source;  ///< of queue pairs with rings
+    using clock = typename Tx::policies::clock;  ///< as the policy was named
+    using context = host_context<typename Tx::backend>;  ///< where its ends open ports and register windows
 
     /// `nic` makes the senders' rings, `from` is this rank's GPU (or port). Both and the context must outlive the mesh.
     device_mesh(context& c, source& nic, starting_point from, std::uint32_t rank, std::uint32_t ranks,
@@ -80,6 +81,7 @@ public:
         }
         return blobs.size() == 2 * std::size_t{ranks_ - 1} ? status{} : status{errc::wrong_peer};
     }
+    /// Do all channels run? Never waits.
     bool connected() const noexcept {
         for (std::uint32_t p = 0; p < ranks_; ++p)
             if (p != rank_ && (tx_.empty() || !tx_[p]->connected() || !rx_[p]->connected())) return false;
@@ -121,15 +123,17 @@ public:
         return {};
     }
 
-    std::uint32_t rank() const noexcept { return rank_; }
-    std::uint32_t ranks() const noexcept { return ranks_; }
-    const device_mesh_options& options() const noexcept { return options_; }
-    space& memory() noexcept { return space_; }
+    std::uint32_t rank() const noexcept { return rank_; }  ///< as it was made with
+    std::uint32_t ranks() const noexcept { return ranks_; }  ///< this one included
+    const device_mesh_options& options() const noexcept { return options_; }  ///< as it was made with
+    space& memory() noexcept { return space_; }  ///< for words of one's own beside the mesh's
     /// Requires: a peer other than this rank.
     Tx& to(std::uint32_t peer) noexcept { return *tx_[peer]; }
+    /// Requires: a peer other than this rank.
     Rx& from(std::uint32_t peer) noexcept { return *rx_[peer]; }
     /// The window that is sent to a peer, and the one that it writes. One's own are memory that nobody else uses.
     std::byte* out(std::uint32_t peer) const noexcept { return out_.bytes.get() + share(peer); }
+    /// The window that the peer writes.
     std::byte* in(std::uint32_t peer) const noexcept { return in_.bytes.get() + share(peer); }
 
 private:

@@ -62,9 +62,9 @@ struct moe_token {
 
 /// Sizes that all ranks agree on, as far as device code needs them.
 struct moe_layout {
-    moe_shape shape{};
+    moe_shape shape{};  ///< experts, tokens and their bytes
     std::uint32_t result_bytes{};  ///< of what the experts make of a token; a multiple of 16, like shape.token_bytes
-    std::uint32_t ranks{};
+    std::uint32_t ranks{};  ///< each has as many experts
     std::uint32_t parts{1};  ///< streams between two ranks: queues of a sender, at most 10
 
     /// Do the numbers fit together?
@@ -74,13 +74,18 @@ struct moe_layout {
     }
     /// Tokens of a stream, at most.
     VCCL_HOST_DEVICE constexpr std::uint64_t rows() const noexcept { return (shape.tokens + parts - 1) / parts; }
+    /// Where in a stream's window row i lies, and the result of row i behind all rows.
+    /// @{
     VCCL_HOST_DEVICE constexpr std::uint64_t row(std::uint64_t i) const noexcept { return i * shape.row_bytes(); }
     VCCL_HOST_DEVICE constexpr std::uint64_t result(std::uint64_t i) const noexcept { return row(rows()) + i * result_bytes; }
-    /// Of a stream, in each direction, and of all streams between two ranks.
+    /// @}
+    /// Of a stream, in each direction.
     VCCL_HOST_DEVICE constexpr std::uint64_t stream_bytes() const noexcept { return result(rows()); }
+    /// Of all streams between two ranks.
     VCCL_HOST_DEVICE constexpr std::uint64_t window_bytes() const noexcept { return parts * stream_bytes(); }
 };
 
+/// All streams of a rank, as a kernel holds them; made by a device_moe.
 template <class TxRef>
 class moe_streams {
 public:
@@ -89,8 +94,8 @@ public:
     VCCL_HOST_DEVICE moe_streams(const moe_layout& layout, std::uint32_t rank, const moe_link<TxRef>* links) noexcept
         : layout_(layout), rank_(rank), links_(links) {}
 
-    VCCL_HOST_DEVICE const moe_layout& layout() const noexcept { return layout_; }
-    VCCL_HOST_DEVICE std::uint32_t rank() const noexcept { return rank_; }
+    VCCL_HOST_DEVICE const moe_layout& layout() const noexcept { return layout_; }  ///< what all ranks agree on
+    VCCL_HOST_DEVICE std::uint32_t rank() const noexcept { return rank_; }  ///< this one
 
     /// Effects: sends those of `count` tokens that are this stream's and have an expert at the peer; returns when they have
     /// arrived. `tokens`: aligned to 16, one behind the other; `experts`: top_k a token, no_expert for none. `round`: from 1, the

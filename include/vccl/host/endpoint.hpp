@@ -20,10 +20,11 @@ namespace vccl::inline v0 {
 template <class Self, verbs_backend B, class Port, class Group, class Handler, class Detect, class Clock, class Oob>
 class endpoint {
 public:
-    using backend = B;
-    using port_policy = Port;
-    static constexpr unsigned group = Group::count;
+    using backend = B;          ///< as the policy was named
+    using port_policy = Port;   ///< as the policy was named
+    static constexpr unsigned group = Group::count;  ///< QPs of a lane
 
+    /// Opens nothing yet: local_info() does.
     VCCL_COLD endpoint(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options,
                        Port port, Handler handler, Detect detect, Clock clock)
         : context_(context),
@@ -38,11 +39,12 @@ public:
     endpoint(const endpoint&) = delete;
     endpoint& operator=(const endpoint&) = delete;
 
-    Handler& handler() noexcept { return handler_; }
-    const Handler& handler() const noexcept { return handler_; }
-    unsigned lanes() const noexcept { return count_; }
+    Handler& handler() noexcept { return handler_; }  ///< the completion handler; between two passes only
+    const Handler& handler() const noexcept { return handler_; }  ///< the same, to look at
+    unsigned lanes() const noexcept { return count_; }  ///< the primary included; 0 before local_info()
     /// The local port of a lane, for messages.
     port_name lane_port(lane_id l) const noexcept { return l.value < count_ ? own_.lane[l.value].port : port_name{"?"}; }
+    /// The peer's port of a lane, once its blob is known.
     port_name peer_port(lane_id l) const noexcept { return l.value < count_ ? peer_.lane[l.value].port : port_name{"?"}; }
 
     /// Effects: opens the lanes on first use. Returns: what the peer's `connect` needs; carry it over any way you have.
@@ -73,7 +75,7 @@ public:
         begun_ = true;
         return {};
     }
-    bool connected() const noexcept { return begun_ && self().state() == channel_state::running; }
+    bool connected() const noexcept { return begun_ && self().state() == channel_state::running; }  ///< over some lane, now
 
     /// Effects: exchanges nothing itself: takes the peer's blob and waits until the channel runs. Errors: as decode_blob;
     /// port_down if no lane came up, or what refused the last of them; peer_lost if the out-of-band channel did not, timeout.

@@ -12,7 +12,7 @@
 #include <vccl/host/grant_run.hpp>
 
 namespace vccl::inline v0 {
-
+/// What `host_receiver<...>` names.
 template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock,
           class Oob>
 class basic_host_receiver
@@ -28,7 +28,7 @@ class basic_host_receiver
     friend channel_core<basic_host_receiver>;
 
 public:
-    using failback_type = Failback;
+    using failback_type = Failback;  ///< as the policy was named
 
     /// Receives at a GPU's nearest port (or the one that the port policy names), or at a given port; with that port's backups.
     VCCL_COLD basic_host_receiver(host_context<B>& context, starting_point from, channel_id channel,
@@ -56,7 +56,7 @@ public:
 
     /// Everything below this has been received, flush included.
     sequence received() const noexcept { return sequence{core_ ? core_->head() : 0}; }
-    sequence next() const noexcept { return sequence{core_ ? core_->tail() : 0}; }
+    sequence next() const noexcept { return sequence{core_ ? core_->tail() : 0}; }  ///< what recv() will return
 
     /// The outcome of a chunk that ended: its bytes, or message_too_long. Kept until `window` more receives were posted;
     /// then invalid_argument. would_block while it has not ended.
@@ -86,7 +86,7 @@ public:
         const status s = this->wait_until(timeout, [&] { return core_->state() == channel_state::closed; });
         return s.code == errc::closed ? status{} : s;
     }
-
+    /// The lane that new grants name.
     lane_id active_lane() const noexcept { return lane_id{static_cast<std::uint8_t>(core_ ? core_->active() : 0)}; }
     /// Immediates that were recognised as old news and dropped.
     std::uint64_t stale_arrivals() const noexcept { return stale_; }

@@ -16,6 +16,7 @@
 
 namespace vccl::inline v0 {
 
+/// What `host_sender<...>` names.
 template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock,
           class Oob>
 class basic_host_sender
@@ -30,7 +31,7 @@ class basic_host_sender
     friend channel_core<basic_host_sender>;
 
 public:
-    using log_type = Log;
+    using log_type = Log;  ///< as the policy was named
 
     /// Sends from a GPU's nearest port (or the one that the port policy names), or from a given port on a machine without
     /// GPUs; with that port's backups.
@@ -81,6 +82,7 @@ public:
     }
     /// Has the chunk ended?
     bool ended(sequence s) const noexcept { return core_ && core_->acked() > s.value; }
+    /// Polls until everything sent is acknowledged. Errors: timeout, or why the channel ended.
     VCCL_COLD status wait_all(nanoseconds timeout) noexcept {
         return next().value == 0 ? status{} : this->wait_until(timeout, [&] { return !core_->outstanding(); });
     }
@@ -95,6 +97,7 @@ public:
         return s.code == errc::closed ? status{} : s;
     }
 
+    /// The lane that the last grant named.
     lane_id active_lane() const noexcept { return lane_id{static_cast<std::uint8_t>(this->hot_lane_)}; }
 
 private:
