@@ -152,7 +152,7 @@ public:
             this->step();
             if (!ended(r)) return this->state();
         }
-        const vccl::status outcome = this->channel_.wait(vccl::sequence{r.first}, vccl::nanoseconds{0});
+        const vccl::status outcome = this->channel_.outcome(vccl::sequence{r.first});
         if (!outcome) return this->report(outcome);
         if (sizes) *sizes = static_cast<int>(r.bytes);
         *done = 1;

@@ -281,6 +281,7 @@ TEST_CASE("A send larger than its receive: both ends are told, and the stream go
             const bool long_one = sent[i] > room;
             CHECK(w.rx->outcome(sequence{i}).error().code == (long_one ? errc::message_too_long : errc::ok));
             CHECK(w.tx->wait(sequence{i}, 1_s).code == (long_one ? errc::message_too_long : errc::ok));
+            CHECK(w.tx->outcome(sequence{i}).code == (long_one ? errc::message_too_long : errc::ok));
             CHECK(w.rx->handler().chunks[i].outcome.code == (long_one ? errc::message_too_long : errc::ok));
             CHECK(w.tx->handler().chunks[i].outcome.code == (long_one ? errc::message_too_long : errc::ok));
             const std::byte* p = w.in.data() + i * 2000;

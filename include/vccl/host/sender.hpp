@@ -77,8 +77,14 @@ public:
         if (!core_) return errc::not_connected;
         if (s.value >= core_->tail()) return errc::invalid_argument;
         if (status w = this->wait_until(timeout, [&] { return core_->acked() > s.value; }); !w) return w;
-        if (core_->tail() - s.value <= Log::capacity && core_->at(s.value).too_long) return errc::message_too_long;
-        return {};
+        return outcome(s);
+    }
+    /// The outcome of a chunk that ended, without waiting: ok or message_too_long, kept until `Log::capacity` more were sent.
+    /// would_block while it has not ended, or why the channel did.
+    status outcome(sequence s) const noexcept {
+        if (!ended(s)) return core_ && core_->over() ? core_->why() : status{errc::would_block};
+        const bool kept = core_->tail() - s.value <= Log::capacity;
+        return kept && const_cast<core_type&>(*core_).at(s.value).too_long ? errc::message_too_long : errc::ok;
     }
     /// Has the chunk ended?
     bool ended(sequence s) const noexcept { return core_ && core_->acked() > s.value; }
