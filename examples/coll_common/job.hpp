@@ -1,14 +1,11 @@
 #pragma once
-// How the ranks of an example come to be and meet: started by this program, or by a launcher; one software fabric; one mesh.
-#include "options.hpp"
+// How the ranks of an example come to be and meet: started by this program, or by a launcher; one network; one mesh.
+#include "../p2p/next_nic.hpp"
+#include "network.hpp"
 
-#include <vccl/base/status_text.hpp>
-#include <vccl/bootstrap/environment.hpp>
 #include <vccl/coll/host_mesh.hpp>
-#include <vccl/model/shapes.hpp>
 #include <vccl/telemetry/timeline.hpp>
 #include <vccl/vccl.hpp>
-#include <vccl/verbs/soft.hpp>
 
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -17,10 +14,7 @@
 
 namespace coll_example {
 
-using namespace vccl;
-
 inline nanoseconds seconds(double s) { return {static_cast<std::int64_t>(s * 1e9)}; }
-inline user_error failure(const std::string& what, const status& s) { return user_error(what + ": " + describe(s)); }
 
 /// Keeps the events for the person who watches.
 struct witness {
@@ -30,29 +24,39 @@ struct witness {
         if (events.size() < events.capacity()) events.push_back(e);
     }
 };
-using sender = host_sender<verbs::soft, sibling_port, on_completion<counters>>;
-using receiver = host_receiver<verbs::soft, sibling_port, on_completion<counters, witness, record_timeline<>>, hold_down<50>>;
-using mesh = host_mesh<sender, receiver>;
 
 /// A rank at work. Members in the order in which they may go, last first.
+template <class Network>
 class job {
 public:
+    using backend = typename Network::backend;
+    using ports = first_of<sibling_port, p2p::next_nic>;
+    using sender = host_sender<backend, ports, on_completion<counters>>;
+    using receiver = host_receiver<backend, ports, on_completion<counters, witness, record_timeline<>>, hold_down<50>>;
+    using mesh = host_mesh<sender, receiver>;
+
     job(const options& o, const job_place& place, tcp_bootstrap exchange, bool pairs)
-        : o_(o), place_(place), exchange_(std::move(exchange)), fabric_(common_fabric()), context_(open_host(), fabric_.shape()) {
+        : o_(o),
+          place_(place),
+          exchange_(std::move(exchange)),
+          network_(o, place, [this] { barrier(); }),
+          context_(network_.verbs(), network_.shape()) {
         mesh_options m;
+        const std::string own_host = exchange_.own_host() + ":0";
+        m.ends.oob = std::string_view(own_host);
         std::vector<std::uint32_t> host_of_rank;
-        for (std::uint32_t r = 0; r < place.ranks; ++r) host_of_rank.push_back(r / gpus());
+        for (std::uint32_t r = 0; r < place.ranks; ++r) host_of_rank.push_back(r / network_.per_host());
         m.rings = ring_orders(host_of_rank, o.rings);
         m.pairs = pairs;
         m.limits.piece_bytes = o.piece;
         if (m.limits.least_piece_bytes > o.piece) m.limits.least_piece_bytes = o.piece;
-        mesh_.reset(new mesh(context_, gpu_id{static_cast<std::uint16_t>(place.rank)}, place.rank, place.ranks, m));
+        mesh_.reset(new mesh(context_, network_.from(), place.rank, place.ranks, m));
     }
 
     std::uint32_t rank() const noexcept { return place_.rank; }
     std::uint32_t ranks() const noexcept { return place_.ranks; }
-    host_context<verbs::soft>& context() noexcept { return context_; }
-    verbs::soft_fabric& fabric() noexcept { return fabric_; }
+    host_context<backend>& context() noexcept { return context_; }
+    Network& network() noexcept { return network_; }
     mesh& ends() noexcept { return *mesh_; }
 
     void connect() {
@@ -80,35 +84,11 @@ public:
     }
 
 private:
-    std::uint32_t hosts() const noexcept { return o_.hosts < place_.ranks ? o_.hosts : place_.ranks; }
-    std::uint32_t gpus() const noexcept { return (place_.ranks + hosts() - 1) / hosts(); }
-
-    /// Rank 0 makes it, then the others find it.
-    verbs::soft_fabric common_fabric() {
-        auto fabric = result<verbs::soft_fabric>(errc::not_found);
-        if (place_.rank == 0) {
-            verbs::soft_options settings;
-            settings.bytes_per_second = o_.rate;
-            cluster_shape shape{
-                .hosts = hosts(), .nics_per_host = gpus(), .ports_per_nic = 2, .gpus_per_host = gpus(), .bytes_per_second = 0};
-            fabric = verbs::soft_fabric::create_shared(o_.fabric, make_cluster(shape), settings);
-        }
-        barrier();
-        if (place_.rank != 0) fabric = verbs::soft_fabric::attach(o_.fabric);
-        if (!fabric) throw failure("cannot use the software fabric \"" + o_.fabric + "\" (another --fabric?)", fabric.error());
-        return std::move(*fabric);
-    }
-    verbs::soft open_host() {
-        auto host = fabric_.host(fabric_.shape().hosts[place_.rank / gpus()].name.view());
-        if (!host) throw failure("cannot use the software fabric \"" + o_.fabric + "\"", host.error());
-        return std::move(*host);
-    }
-
     const options& o_;
     job_place place_;
     tcp_bootstrap exchange_;
-    verbs::soft_fabric fabric_;
-    host_context<verbs::soft> context_;
+    Network network_;
+    host_context<backend> context_;
     owned<mesh> mesh_;
 };
 

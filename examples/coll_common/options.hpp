@@ -22,6 +22,8 @@ struct options {
     std::uint32_t piece{256U << 10};
     std::uint64_t rate{0};
     std::string script;
+    bool ibv{};                         ///< real verbs, not the software RNIC
+    std::string devices;                ///< of ibv: prefixes, one for each host that this machine plays
     std::string fabric{"coll"};
     std::string results{"out"};
     double patience{60};
@@ -33,18 +35,25 @@ inline int parse_options(int count, char** arguments, options& o, const std::str
         what +
             "\n\nWithout a launcher it starts its ranks itself, as processes of this host; under torchrun, mpirun or srun it is "
             "one of\n"
-            "theirs (set VCCL_SECRET). The ranks stand on --hosts hosts of a software fabric, a GPU, a NIC and two ports each.",
+            "theirs (set VCCL_SECRET). The ranks stand on --hosts hosts of a software fabric, a GPU, a NIC and two ports each; "
+            "with\n"
+            "--backend ibv, on this machine's RDMA devices.",
         name);
     app.footer("Exit status: 0 if every element was right, 1 if not, 2 for a wrong command line.\n\n  " + name +
                " -b 8 -e 64MiB\n  " + name +
                " -b 64MiB -e 64MiB -n 10 --rate 400MB/s --fail 'at=30% down A.nic0.p0; at=60% up A.nic0.p0'\n"
                "  VCCL_SECRET=$(openssl rand -hex 32) mpirun -x VCCL_SECRET -n 4 " +
-               name +
-               "\n"
+               name + "\n  " + name +
+               " --backend ibv --devices mlx5_ --fail 'at=40% down mlx5_0:1; at=70% up mlx5_0:1'\n"
                "  VCCL_SECRET=$(openssl rand -hex 32) torchrun --no-python --nproc-per-node 4 " +
                name);
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    std::string rate;
+    std::string rate, backend{"soft"};
+    app.add_option("--backend", backend, "soft: the software RNIC; ibv: real verbs (rdma-core)")
+        ->check(CLI::IsMember({"soft", "ibv"}))
+        ->capture_default_str();
+    app.add_option("--devices", o.devices,
+                   "ibv: use only devices whose name begins with this; a,b: as two hosts of this machine");
     app.add_option("-r,--ranks", o.ranks, "ranks, if no launcher says")->check(CLI::Range(1U, 60U))->capture_default_str();
     app.add_option("--hosts", o.hosts, "hosts over which they are spread")->check(CLI::Range(1U, 60U))->capture_default_str();
     app.add_option("-b,--min-bytes", o.least, "smallest size")->transform(CLI::AsSizeValue(false))->default_str("8");
@@ -72,8 +81,10 @@ inline int parse_options(int count, char** arguments, options& o, const std::str
         ->transform(CLI::AsSizeValue(false))
         ->default_str("256KiB");
     app.add_option("--rate", rate, "rate of each software port, such as 400MB/s; 0: unlimited")->default_str("0");
-    app.add_option("--fail", o.script,
-                   "fault script, STEP; STEP; …, each at=PERCENT% COMMAND, as of vccl-fabric; percent of all bytes");
+    app.add_option(
+        "--fail", o.script,
+        "fault script, STEP; STEP; …, each at=PERCENT% COMMAND; percent of all bytes; on soft, a command of vccl-fabric; "
+        "on ibv, down PORT and up PORT (ip link); on both, run SHELL-COMMAND");
     app.add_option("--fabric", o.fabric, "name of the software fabric; break it with vccl-fabric -f NAME")->capture_default_str();
     app.add_option("--results", o.results, "folder for the picture of rank 0's ring")->capture_default_str();
     app.add_option("--patience", o.patience, "seconds that ranks wait for each other")
@@ -81,6 +92,12 @@ inline int parse_options(int count, char** arguments, options& o, const std::str
         ->capture_default_str();
     try {
         app.parse(count, arguments);
+        o.ibv = backend == "ibv";
+        for (const char* soft_only : {"--hosts", "--rate", "--fabric"})
+            if (o.ibv && app.count(soft_only) != 0)
+                throw CLI::ValidationError(soft_only, "is for --backend soft; with ibv it would have no effect");
+        if (!o.ibv && !o.devices.empty())
+            throw CLI::ValidationError("--devices", "needs --backend ibv; the software RNIC has no devices to choose from");
         if (o.least > o.most) throw CLI::ValidationError("--min-bytes", "is larger than --max-bytes");
         if (!rate.empty() && !p2p::parse_rate(rate, o.rate))
             throw CLI::ValidationError("--rate", "\"" + rate + "\" is not a rate; write for example 400MB/s or 2GB/s");

@@ -9,7 +9,8 @@ namespace coll_example {
 /// Memory that a NIC may use.
 class pages {
 public:
-    pages(host_context<verbs::soft>& context, std::uint64_t bytes) : size_(bytes == 0 ? 64 : bytes) {
+    template <class Context>
+    pages(Context& context, std::uint64_t bytes) : size_(bytes == 0 ? 64 : bytes) {
         void* p = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) throw p2p::system_error("no memory for " + std::to_string(size_) + " bytes");
         at_ = static_cast<std::byte*>(p);

@@ -1,6 +1,7 @@
 #pragma once
 // Runs a collective over sizes as nccl-tests does: a line a size, time, algbw, busbw and wrong elements, out of and in place;
 // meanwhile a fault script takes ports down and up; at the end a picture of rank 0's ring.
+#include "../p2p/background_command.hpp"
 #include "job.hpp"
 #include "numbers.hpp"
 #include "pages.hpp"
@@ -26,10 +27,13 @@ struct collective {
     }
 };
 
-template <class Begin, class Fill, class Wrong>
+template <class Job, class Begin, class Fill, class Wrong>
 class performance {
+    using receiver = typename Job::receiver;
+    using sender = typename Job::sender;
+
 public:
-    performance(const options& o, const collective& c, job& j, Begin begin, Fill fill, Wrong wrong)
+    performance(const options& o, const collective& c, Job& j, Begin begin, Fill fill, Wrong wrong)
         : o_(o),
           c_(c),
           job_(j),
@@ -60,8 +64,8 @@ public:
 
     int run() {
         if (job_.rank() == 0) {
-            std::printf("# %s, %u ranks, %u ring%s, software RNIC \"%s\"; break it: vccl-fabric -f %s down A.nic0.p0\n#\n",
-                        c_.name, job_.ranks(), o_.rings, o_.rings == 1 ? "" : "s", o_.fabric.c_str(), o_.fabric.c_str());
+            std::printf("# %s, %u ranks, %u ring%s, %s\n#\n", c_.name, job_.ranks(), o_.rings, o_.rings == 1 ? "" : "s",
+                        job_.network().text().c_str());
             std::printf("#%11s %11s %9s %6s  %31s  %31s\n", "", "", "", "", "out-of-place", "in-place");
             std::printf("#%11s %11s %9s %6s  %9s %7s %7s %5s  %9s %7s %7s %5s\n", "size", "count", "type", "redop", "time",
                         "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
@@ -163,6 +167,7 @@ private:
 
     /// Rank 0: what the script says, and what happened.
     void attend() {
+        beside_.attend();
         if (!watched_) return;
         while (next_step_ < steps_.size()) {
             std::uint64_t bytes = 0;
@@ -171,7 +176,7 @@ private:
             if (static_cast<double>(bytes) < steps_[next_step_].share * expected_) break;
             const std::string& command = steps_[next_step_++].command;
             std::printf("# *  %s\n", command.c_str());
-            if (const status s = job_.fabric().command(command); !s) throw failure("the fabric refused \"" + command + "\"", s);
+            beside_.start(job_.network().command(command));
             line_.add_mark({steady_clock{}.now(), mark_kind::note, lane_id{0}, std::string_view(command)});
         }
         const auto& events = watched_->handler().template get<witness>().events;
@@ -220,15 +225,16 @@ private:
 
     const options& o_;
     const collective& c_;
-    job& job_;
+    Job& job_;
     Begin begin_;
     Fill fill_;
     Wrong wrong_;
     element_type type_;
     reduce_op op_;
     std::vector<p2p::script_step> steps_;
+    p2p::background_command beside_;
     timeline line_;
-    mesh::communicator_type comm_;
+    typename Job::mesh::communicator_type comm_;
     pages in_, out_;
     receiver* watched_{};
     std::vector<std::uint64_t> sizes_;
@@ -247,9 +253,11 @@ int play(int count, char** arguments, const collective& c, Begin begin, Fill fil
     if (const int status = parse_options(count, arguments, o, c.name, c.what); status >= 0) return status;
     try {
         return run_job(o, [&](const job_place& place, tcp_bootstrap exchange) {
-            job j(o, place, std::move(exchange), c.pairs);
-            j.connect();
-            return performance(o, c, j, begin, fill, wrong).run();
+            return with_network(o, [&]<class Network>() {
+                job<Network> j(o, place, std::move(exchange), c.pairs);
+                j.connect();
+                return performance(o, c, j, begin, fill, wrong).run();
+            });
         });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "%s: %s\n", c.name, e.what());

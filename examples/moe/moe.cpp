@@ -2,6 +2,7 @@
 // says how; of its sizes only -n (iterations) and --fail (percent of the iterations) count here.
 #include "../coll_common/numbers.hpp"
 #include "../coll_common/pages.hpp"
+#include "../p2p/background_command.hpp"
 
 #include <vccl/coll/moe.hpp>
 
@@ -34,11 +35,12 @@ std::uint16_t element_of(std::uint32_t rank, std::uint32_t token, std::uint32_t 
     return static_cast<std::uint16_t>(element(element_type::bfloat16, times * (1 + number(rank, token * 31 + i))));
 }
 
+template <class Network>
 int play(const options& o, const job_place& place, tcp_bootstrap exchange) {
-    job j(o, place, std::move(exchange), true);
+    job<Network> j(o, place, std::move(exchange), true);
     j.connect();
     auto comm = j.ends().make_communicator();
-    using moe = moe_exchange<mesh::communicator_type>;
+    using moe = moe_exchange<typename job<Network>::mesh::communicator_type>;
     const std::uint32_t per_rank = j.ranks() * 4 < top_k ? (top_k + j.ranks() - 1) / j.ranks() : 4;
     const moe_shape shape{.experts = per_rank * j.ranks(), .top_k = top_k, .tokens = tokens, .token_bytes = hidden * 2};
     const std::uint64_t bytes = moe::scratch_bytes(shape, j.ranks());
@@ -47,6 +49,7 @@ int play(const options& o, const job_place& place, tcp_bootstrap exchange) {
     if (!x.health()) throw failure("cannot exchange", x.health());
 
     const auto steps = p2p::parse_script(o.script);
+    p2p::background_command beside;
     std::size_t next_step = 0;
     std::vector<std::uint16_t> own(std::size_t{tokens} * hidden), out(own.size());
     std::vector<std::uint32_t> experts(std::size_t{tokens} * top_k);
@@ -57,9 +60,10 @@ int play(const options& o, const job_place& place, tcp_bootstrap exchange) {
         for (std::uint32_t t = 0; t < tokens; ++t)  // eight different ones, other ones each time
             for (std::uint32_t k = 0; k < top_k; ++k) experts[t * top_k + k] = (t * 7 + n * 5 + j.rank() * 3 + k) % shape.experts;
         j.barrier();
+        beside.attend();
         for (; j.rank() == 0 && next_step < steps.size() && steps[next_step].share * o.iterations <= n; ++next_step) {
             std::printf("# *  %s\n", steps[next_step].command.c_str());
-            if (const status s = j.fabric().command(steps[next_step].command); !s) throw failure("the fabric refused it", s);
+            beside.start(j.network().command(steps[next_step].command));
         }
         if (const status s = x.dispatch(own.data(), tokens, experts); !s) throw failure("cannot dispatch", s);
         mine.dispatch_ns += finish(x, o);
@@ -75,7 +79,7 @@ int play(const options& o, const job_place& place, tcp_bootstrap exchange) {
         }
     }
     std::uint64_t failovers = 0;
-    j.ends().each_receiver([&](const mesh_link&, receiver& e) { failovers += e.handler().template get<counters>().failovers; });
+    j.ends().each_receiver([&](const mesh_link&, auto& e) { failovers += e.handler().template get<counters>().failovers; });
     figures all;
     for (const figures& f : j.gather(mine)) {
         all.dispatch_ns = std::max(all.dispatch_ns, f.dispatch_ns);
@@ -109,7 +113,9 @@ int main(int count, char** arguments) {
         status >= 0)
         return status;
     try {
-        return run_job(o, [&](const job_place& place, tcp_bootstrap exchange) { return play(o, place, std::move(exchange)); });
+        return run_job(o, [&](const job_place& place, tcp_bootstrap exchange) {
+            return with_network(o, [&]<class Network>() { return play<Network>(o, place, std::move(exchange)); });
+        });
     } catch (const std::exception& e) {
         std::fprintf(stderr, "moe: %s\n", e.what());
         return 1;
