@@ -27,22 +27,27 @@ namespace {
 constexpr unsigned max_queues = 8;
 constexpr std::uint32_t depth = 1024;
 
-/// Completes what the doorbells name: one CQE for each WQE, or the one entry of a collapsed queue.
+/// Completes what the doorbells name: one CQE for each WQE that asks for one, or the one entry of a collapsed queue, for which it
+/// need not look at the WQEs.
 struct consumer {
+    static constexpr std::size_t most = 8;  ///< threads: one alone is slower than the kernels
     std::vector<ring> rings;
     bool collapsed{};
     std::atomic<bool> stop{};
-    std::thread thread;
+    std::vector<std::thread> threads;
 
-    consumer(std::vector<ring> r, bool c) : rings(std::move(r)), collapsed(c), thread([this] { run(); }) {}
+    consumer(std::vector<ring> r, bool c) : rings(std::move(r)), collapsed(c) {
+        const std::size_t n = std::min(rings.size(), most);
+        for (std::size_t t = 0; t < n; ++t) threads.emplace_back([this, t, n] { run(t, n); });
+    }
     ~consumer() {
         stop = true;
-        thread.join();
+        for (std::thread& t : threads) t.join();
     }
-    void run() {
-        std::vector<std::uint64_t> done(rings.size());
+    void run(std::size_t first, std::size_t step) {
+        std::vector<std::uint64_t> done(rings.size()), entries(rings.size());
         while (!stop)
-            for (std::size_t i = 0; i < rings.size(); ++i) {
+            for (std::size_t i = first; i < rings.size(); i += step) {
                 const ring& r = rings[i];
                 const std::uint16_t upto = decode_doorbell(load<order::acquire, scope::system>(r.doorbell)).next;
                 const std::uint16_t n = static_cast<std::uint16_t>(upto - static_cast<std::uint16_t>(done[i]));
@@ -53,10 +58,13 @@ struct consumer {
                                                          encode(cqe_tail{static_cast<std::uint16_t>(done[i] - 1), 0, 0}));
                     continue;
                 }
-                for (std::uint16_t k = 0; k < n; ++k, ++done[i])
+                for (std::uint16_t k = 0; k < n; ++k, ++done[i]) {
+                    if ((r.slot(done[i]).word[1] >> 24 & wqe_flag::completion) == 0) continue;
+                    const std::uint64_t e = entries[i]++;
                     store<order::release, scope::system>(
-                        &r.entry(done[i]).word[15],
-                        encode(cqe_tail{static_cast<std::uint16_t>(done[i]), 0, owner_of(done[i], r.cq_depth_log)}));
+                        &r.entry(e).word[15],
+                        encode(cqe_tail{static_cast<std::uint16_t>(done[i]), 0, owner_of(e, r.cq_depth_log)}));
+                }
             }
     }
 };
@@ -126,27 +134,34 @@ __global__ void ping(System s, unsigned rounds, std::uint64_t* bad) {
         if (!s.put(thread_scope{}, 0, 0) || !s.flush(0)) *bad = 1;
 }
 
+void row(const char* name, const char* scope, unsigned warps, unsigned queues, double puts, double ms) {
+    std::printf("%-22s %-7s %2u warps %u queues  %8.3f M puts/s\n", name, scope, warps, queues, puts / ms / 1000);
+}
+/// What one poster alone can do.
+template <class System>
+void measure_one(const char* name, const System& s, unsigned queues, std::uint64_t* bad) {
+    const unsigned n = 2000;
+    row(name, "warp", 1, queues, n, median_ms([&] { post<<<1, 32>>>(s, warp_scope{}, n, bad); }));
+    std::printf("%-22s put + flush, one thread: %.2f us\n", name, median_ms([&] { ping<<<1, 1>>>(s, n, bad); }) * 1000 / n);
+}
 template <class System>
 void measure(const char* name, const System& s, unsigned queues, bool checks_credit, std::uint64_t* bad) {
-    const auto row = [&](const char* scope, unsigned warps, double puts, double ms) {
-        std::printf("%-22s %-7s %2u warps %u queues  %8.3f M puts/s\n", name, scope, warps, queues, puts / ms / 1000);
-    };
-    for (const unsigned warps : {1u, 2u, 4u, 8u, 16u, 32u}) {
+    measure_one(name, s, queues, bad);
+    for (const unsigned warps : {2u, 4u, 8u, 16u, 32u}) {
         const unsigned n = 2000;
-        row("warp", warps, double(n) * warps, median_ms([&] { post<<<warps, 32>>>(s, warp_scope{}, n, bad); }));
+        row(name, "warp", warps, queues, double(n) * warps, median_ms([&] { post<<<warps, 32>>>(s, warp_scope{}, n, bad); }));
     }
     // Without credit more threads would be under way than the ring has slots; DeepEP posts from one thread of a warp only.
     for (const unsigned warps : checks_credit ? std::vector{1u, 8u, 32u} : std::vector<unsigned>{}) {
         const unsigned n = 300;
-        row("thread", warps, double(n) * warps * 32, median_ms([&] { post<<<warps, 32>>>(s, thread_scope{}, n, bad); }));
+        row(name, "thread", warps, queues, double(n) * warps * 32,
+            median_ms([&] { post<<<warps, 32>>>(s, thread_scope{}, n, bad); }));
     }
     for (const unsigned blocks : {1u, 8u}) {
         const unsigned n = 1000;
-        row("block", blocks * 4, double(n) * blocks, median_ms([&] { post<<<blocks, 128>>>(s, block_scope{}, n, bad); }));
+        row(name, "block", blocks * 4, queues, double(n) * blocks,
+            median_ms([&] { post<<<blocks, 128>>>(s, block_scope{}, n, bad); }));
     }
-    const unsigned rounds = 2000;
-    std::printf("%-22s put + flush, one thread: %.2f us\n", name,
-                median_ms([&] { ping<<<1, 1>>>(s, rounds, bad); }) * 1000 / rounds);
     if (*bad) std::printf("%-22s BAD RESULT\n", name);
     *bad = 0;
 }
@@ -163,7 +178,11 @@ void measure_ours(const char* name, gpu_link& link, unsigned n, std::uint64_t* b
     }
     all.publish();
     consumer c(r.views, false);
-    measure(name, ours<Policy>{{all.published(), n, 10'000'000'000}}, n, true, bad);
+    const ours<Policy> system{{all.published(), n, 10'000'000'000}};
+    if constexpr (Policy::alone)
+        measure_one(name, system, n, bad);
+    else
+        measure(name, system, n, true, bad);
 }
 template <class Model>
 void measure_theirs(const char* name, unsigned n, std::uint64_t* bad) {
@@ -195,6 +214,7 @@ int main() {
     for (const unsigned n : {1u, max_queues}) {
         measure_ours<queue_policy<>>("vccl", **link, n, bad);
         measure_ours<queue_policy<vccl::shared_by_gpu, vccl::ring_every<>, false>>("vccl, no replay", **link, n, bad);
+        measure_ours<queue_policy<vccl::exclusive_queue>>("vccl, exclusive", **link, n, bad);
         measure_theirs<nvshmem_model>("NVSHMEM (model)", n, bad);
         measure_theirs<deepep_model>("DeepEP (model)", n, bad);
     }

@@ -76,6 +76,26 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE T fetch_add(T* p, T value) noexcept {
 #endif
 }
 
+/// As fetch_add: sets bits.
+template <order O, scope S, class T>
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE T fetch_or(T* p, T bits) noexcept {
+#if defined(__CUDA_ARCH__)
+    return detail::shared<S>(p).fetch_or(bits, detail::native_order<O>);
+#else
+    return __atomic_fetch_or(p, bits, detail::native_order<O>);
+#endif
+}
+
+/// As fetch_add: replaces.
+template <order O, scope S, class T>
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE T exchange(T* p, T value) noexcept {
+#if defined(__CUDA_ARCH__)
+    return detail::shared<S>(p).exchange(value, detail::native_order<O>);
+#else
+    return __atomic_exchange_n(p, value, detail::native_order<O>);
+#endif
+}
+
 /// As fetch_add. False: `expected` has become what was found.
 template <order O, scope S, class T>
 VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE bool compare_exchange(T* p, T& expected, T desired) noexcept {
@@ -105,6 +125,12 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void release_to_system() noexcept {
     fence<order::acq_rel, scope::system>();
 #endif
 }
+/// The same for stores to the posters' own memory.
+VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void release_to_gpu() noexcept {
+#if defined(__CUDA_ARCH__)
+    fence<order::acq_rel, scope::gpu>();
+#endif
+}
 /// Ends a group of loads, each with order `acquired_later`: together they acquire. On a GPU they are under way at the same time.
 VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void acquire_from_system() noexcept {
 #if defined(__CUDA_ARCH__)
@@ -113,10 +139,14 @@ VCCL_HOST_DEVICE VCCL_ALWAYS_INLINE void acquire_from_system() noexcept {
 }
 /// Orders of a group's single stores and loads: on a GPU the fences of release_to_system and acquire_from_system do it all.
 /// @{
+/// `in_turn`: a read-modify-write after a fence, or after another one whose answer this thread has had. On a GPU both have been
+/// carried out in the L2 cache by then, where all who look meet; a CPU has to be told to keep them in order.
 #if defined(__CUDA_ARCH__)
 inline constexpr order released = order::relaxed, acquired_later = order::relaxed;
+inline constexpr order in_turn = order::relaxed;
 #else
 inline constexpr order released = order::release, acquired_later = order::acquire;
+inline constexpr order in_turn = order::acq_rel;
 #endif
 /// @}
 

@@ -93,13 +93,10 @@ public:
     /// Waits until everything of the channel that was posted before is done.
     template <class Scope>
     VCCL_HOST_DEVICE device_result flush(Scope who) const {
-        who.sync();
-        std::uint64_t packed = 0;
-        if (who.rank() == 0) {
+        return unpack(who.lead([this] {
             deadline until(v_.wait, timeout_);
-            packed = pack(wait(load<order::relaxed, Policy::who>(&v_.words->reserve), until));
-        }
-        return unpack(who.broadcast(packed));
+            return pack(wait(load<order::relaxed, Policy::who>(&v_.words->reserve), until));
+        }));
     }
 
 private:
@@ -132,25 +129,34 @@ private:
     VCCL_HOST_DEVICE device_result post(Scope who, const request& r) const {
         deadline until(v_.wait, timeout_);
         if constexpr (std::is_same_v<Scope, thread_scope> && !Policy::alone) {
-            const coalesced together(v_.words);
-            if ((together.size() * words_of(r.op) >> v_.size_log) == 0) return write(together, r, until);
-            return write(single{}, r, until);
+            for (;;) {
+                const coalesced together(v_.words, (1u << v_.size_log) / words_of(r.op));
+                if (together.takes_part()) return write(together, r, until);
+            }
         } else {
-            who.sync();
-            std::uint64_t packed = 0;
-            if (who.rank() == 0) packed = pack(write(single{}, r, until));
-            return unpack(who.broadcast(packed));
+            return unpack(who.lead([&] { return pack(write(single{}, r, until)); }));
         }
     }
     template <class Group>
     VCCL_HOST_DEVICE device_result write(const Group& who, const request& r, deadline& until) const {
         const unsigned each = words_of(r.op);
+        const std::int64_t n = who.size() * each;
         std::uint64_t base = no_index;
         device_result why{};
-        if (who.rank() == 0) why = reserve(who.size() * each, base, until);
+        std::int64_t credit = 0;
+        if (who.rank() == 0) credit = take_credit(n);
+        release_to_system();  // what is to be sent, before the words that ask for it; meanwhile the credit comes
+        if (who.rank() == 0) {
+            const std::int64_t half = 1ll << v_.size_log >> 1;
+            if (credit < n) [[unlikely]]
+                why = wait_for_credit(n, until);
+            else if (credit >= half && credit - n < half) [[unlikely]]
+                (void)refill();  // before it is short of credit: one for all
+            if (why) base = device::fetch_add<order::relaxed, Policy::who>(&v_.words->reserve, static_cast<std::uint64_t>(n));
+        }
         base = who.broadcast(base);
-        if (base == no_index) return unpack(who.broadcast(pack(why)));
-        release_to_system();  // what is to be sent, before the words that ask for it
+        if (base == no_index) [[unlikely]]
+            return unpack(who.broadcast(pack(why)));
         const std::uint64_t mask = (std::uint64_t{1} << v_.size_log) - 1;
         for (unsigned i = 0; i < each; ++i) {
             const std::uint64_t at = base + who.rank() * each + i;
@@ -158,15 +164,19 @@ private:
         }
         return {};
     }
-    VCCL_HOST_DEVICE device_result reserve(unsigned count, std::uint64_t& base, deadline& until) const {
-        const std::int64_t n = count;
-        // Acquire: a word is written again only after the proxy has read it.
-        while (device::fetch_add<order::acquire, Policy::who>(&v_.words->credits, -n) < n) {
+    /// Acquire, or the fence behind it: a word is written again only after the proxy has read it.
+    VCCL_HOST_DEVICE std::int64_t take_credit(std::int64_t n) const noexcept {
+        return device::fetch_add<acquired_later, Policy::who>(&v_.words->credits, -n);
+    }
+    /// Requires: take_credit(n) has not found enough.
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait_for_credit(std::int64_t n, deadline& until) const {
+        do {
             give(n);
-            if (!refill())
-                if (const device_result r = look(until); !r) return r;
-        }
-        base = device::fetch_add<order::relaxed, Policy::who>(&v_.words->reserve, std::uint64_t{count});
+            do {
+                if (!refill())
+                    if (const device_result r = look(until); !r) return r;
+            } while (load<order::relaxed, Policy::who>(&v_.words->credits) < n);
+        } while (device::fetch_add<order::acquire, Policy::who>(&v_.words->credits, -n) < n);
         return {};
     }
     /// Effects: gives back as credit what the proxy has taken since somebody last looked; once, by who moves `consumed` on.
@@ -180,17 +190,24 @@ private:
     VCCL_HOST_DEVICE void give(std::int64_t n) const noexcept {
         (void)device::fetch_add<order::release, Policy::who>(&v_.words->credits, n);
     }
-    VCCL_HOST_DEVICE device_result wait(std::uint64_t index, deadline& until) const {
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait(std::uint64_t index, deadline& until) const {
         const channel_words& c = v_.channel[channel_];
-        const std::uint64_t began = load<order::relaxed, scope::system>(&c.epoch);
-        while (load<order::acquire, scope::system>(&c.done) < index)
+        std::uint64_t began = 0;
+        for (bool first = true;; first = false) {
+            // Under way together: both lie behind a bus.
+            const std::uint64_t epoch = load<order::relaxed, scope::system>(&c.epoch);
+            const std::uint64_t done = load<order::acquire, scope::system>(&c.done);
+            if (first) began = epoch;
+            if (done >= index) {
+                device_result r{};
+                r.epoch = static_cast<std::uint16_t>(epoch);
+                if (epoch != began) r.what = outcome::moved;
+                return r;
+            }
             if (const device_result r = look(until); !r) return r;
-        device_result r{};
-        const std::uint64_t ended = load<order::relaxed, scope::system>(&c.epoch);
-        r.epoch = static_cast<std::uint16_t>(ended);
-        if (ended != began) r.what = outcome::moved;
-        return r;
+        }
     }
+    /// One round of a wait. Returns: ok to go on, else why not.
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result look(deadline& until) const {
         if (until.now_and_then()) {  // these words lie across the bus
             const device_result failed = unpack(load<order::relaxed, scope::system>(&v_.channel[channel_].failure));

@@ -1,27 +1,23 @@
 #pragma once
 /// \file
-/// A device queue: credit, reservation, WQEs, in-order publication, doorbell, and polling of completions. Kernels, or in a
-/// host build any threads; as many at once as the sharing policy says. The walk of a post: reserve -> write -> turn ->
-/// publish. A failover is the same walk with another gate. docs/device.md has the rules and why they hold.
+/// A device queue: credit, reservation, WQEs, in-order publication, doorbell. Kernels, or in a host build any threads; as many at
+/// once as the sharing policy says. The walk of a post: reserve -> write -> hand in -> ring. A failover is the same walk with
+/// another gate. docs/device.md has the rules and why they hold.
 
 #include <vccl/device/doorbell.hpp>
-#include <vccl/device/policy.hpp>
+#include <vccl/device/queue_waits.hpp>
 #include <vccl/device/scope.hpp>
-#include <vccl/device/words.hpp>
-#include <vccl/device/wqe.hpp>
 
 namespace vccl::inline v0::device {
 
 /// A queue as a poster sees it, for operations of one's own; sender_ref has the usual ones.
 template <class Policy>
-class queue_ref {
-public:
-    using policy = Policy;  ///< Who shares the queue, at compile time.
+class queue_ref : public queue_waits<Policy> {
+    using base_type = queue_waits<Policy>;
+    using base_type::give, base_type::is_aborted, base_type::look, base_type::no_index, base_type::v_, base_type::w_;
 
-    /// `view` lies where kernels can read it, and outlives them.
-    VCCL_HOST_DEVICE explicit queue_ref(const queue_view* view) noexcept : v_(view), w_(view->words) {}
-    /// Where everything of the queue lies.
-    VCCL_HOST_DEVICE const queue_view& view() const noexcept { return *v_; }
+public:
+    using base_type::base_type, base_type::open, base_type::poll, base_type::posted;
 
     /// Effects: posts `each` WQEs of one slot for every member of `who`, behind each other. `encode(i, head, lane)` makes the
     /// member's i-th; it may be called again, for another lane. `at_turn(index)` is called once, when everything before
@@ -35,142 +31,82 @@ public:
         base = who.broadcast(base);
         if (base == no_index) [[unlikely]]
             return unpack(who.broadcast(pack(why)));
-        const gate g{who.broadcast(open().raw)};
-        const std::uint64_t own = base + who.rank() * each;
-        write(g, own, each, encode);
-        // The WQEs become visible to the NIC: here, where posters wait side by side, and not at their turn, where they would wait
-        // for each other. Pairs with the NIC's load of the record or the doorbell, which comes from whoever rings.
-        release_to_system();
-        who.sync();
-        gate target{};
-        if (who.rank() == 0) target = turn(base, g, until);
-        target = {who.broadcast(target.raw)};
-        if (target != g) [[unlikely]] {
-            write(target, own, each, encode);
+        const std::uint64_t end = base + who.size() * each;
+        gate g{who.broadcast(open().raw)};
+        for (bool turn_came = false;; turn_came = true) {
+            write(g, base + who.rank() * each, each, who.rank() + 1 == who.size(), encode);
+            // The WQEs become visible to the NIC: here, where posters wait side by side, and not at their turn, where they would
+            // wait for each other. Pairs with the NIC's load of the record or the doorbell, which comes from whoever rings.
             release_to_system();
             who.sync();
+            gate again{};
+            if (who.rank() == 0) again = hand_in(base, end, g, until, at_turn, turn_came);
+            again = {who.broadcast(again.raw)};
+            if (again.raw == handed_in) [[likely]]
+                return {};
+            g = again;
         }
-        if (who.rank() == 0) {
-            at_turn(base);
-            publish(base, base + who.size() * each, target);
-        }
-        return {};
     }
-    /// The same for who does not want to know the index of what was posted.
+    /// The same, where nothing is to be done at the turn.
     template <class Group, class Encode>
     VCCL_HOST_DEVICE device_result post(const Group& who, unsigned each, deadline& until, Encode&& encode) const {
-        return post(who, each, until, encode, [](std::uint64_t) {});
-    }
-
-    /// Everything that was reserved before the call.
-    VCCL_HOST_DEVICE std::uint64_t posted() const noexcept { return load<order::relaxed, Policy::who>(&w_->reserve); }
-    /// Everything below this index is done; acquire: what it read has arrived.
-    VCCL_HOST_DEVICE std::uint64_t completed() const noexcept { return load<order::acquire, Policy::who>(&w_->completed); }
-    /// Acquire: the lane's ring is as the service left it.
-    VCCL_HOST_DEVICE gate open() const noexcept { return {load<order::acquire, Policy::who>(&w_->open)}; }
-
-    /// Effects: waits until everything below `index` is done. Its data lies at the peer, and what was read lies here: the
-    /// poller acquired the NIC's CQE, and this thread the poller's `completed`.
-    VCCL_HOST_DEVICE device_result wait(std::uint64_t index, deadline& until) const {
-        const std::uint16_t began = open().epoch();
-        while (completed() < index) {
-            if (poll()) continue;
-            if (const device_result r = look(until); !r) return r;
-        }
-        const std::uint16_t ended = open().epoch();
-        device_result r{};
-        r.epoch = ended;
-        if (ended != began) r.what = outcome::moved;
-        return r;
-    }
-
-    /// Effects: takes what lies in the active lane's CQ, unless another thread is at it. Returns true if it took anything.
-    VCCL_HOST_DEVICE bool poll() const {
-        std::uint32_t ticket = 0;
-        if (!begin_poll(ticket)) return false;
-        // Read after `polling` is taken: the service changes a CQ only when it has seen `polling` 0 after it moved the gate.
-        const gate g{load<look_again, poll_scope>(&w_->open)};
-        if (g.closed()) {
-            end_poll(ticket);
-            return false;
-        }
-        const device::ring& r = v_->rings[g.ring()].ring;
-        std::uint64_t done = load<order::relaxed, Policy::who>(&w_->completed);
-        std::uint64_t taken = load<order::relaxed, Policy::who>(&w_->consumed[g.ring()]);
-        const std::uint64_t before = done;
-        const bool fresh = load<order::relaxed, Policy::who>(&w_->polled) != g.raw;
-        // What lies before the first WQE of a new lane was done when the service opened it.
-        if (fresh) done += static_cast<std::uint16_t>(g.first() - done);
-        const std::uint64_t from = taken;
-        taken += take_entries(r, g, taken, done);
-        // Closed meanwhile: the service has counted, or will count, what was seen here, and nothing that came later.
-        if (load<look_again, poll_scope>(&w_->open) != g.raw) {
-            end_poll(ticket);
-            return false;
-        }
-        if (fresh) store<order::relaxed, Policy::who>(&w_->polled, g.raw);
-        if (taken != from) store<order::relaxed, Policy::who>(&w_->consumed[g.ring()], taken);
-        if (done != before) {
-            store<order::release, Policy::who>(&w_->completed, done);
-            give(static_cast<std::int64_t>(done - before));
-        }
-        // Half a send queue late at most, since the store is dear for a GPU: the CQ is twice as deep as the send queue.
-        if ((taken ^ from) >= v_->depth() / 2) store<order::relaxed, scope::system>(r.cq_record, encode_cq_record(taken));
-        end_poll(ticket);
-        return done != before;
+        return post(who, each, until, encode, nothing{});
     }
 
 private:
-    static constexpr std::uint64_t no_index = ~std::uint64_t{0};
-    static constexpr unsigned probes = 8;  ///< of a poll: it takes up to 2^(probes - 1) CQEs
-    /// Pollers meet the service on `polling` and the gate, whatever the posters share: each writes one and then reads the
-    /// other, and one of them must see what the other wrote. On a CPU that takes seq_cst; in a GPU's memory, where the service
-    /// reads and writes by copies, both meet in the L2 cache, and program order is enough.
-    static constexpr scope poll_scope = scope::system;
-#if defined(__CUDA_ARCH__)
-    static constexpr order take_poll = order::acq_rel, look_again = order::acquire;
-#else
-    static constexpr order take_poll = order::seq_cst, look_again = order::seq_cst;
-#endif
+    static constexpr std::uint64_t handed_in = 0;  ///< no gate: a QP number is not 0
+    /// A post of which others need to know nothing at its turn.
+    struct nothing {
+        VCCL_HOST_DEVICE void operator()(std::uint64_t) const noexcept {}
+    };
+    /// Doorbells of different posters meet where they leave the GPU.
+    static constexpr scope bell_scope = scope::gpu;
 
     /// Credit first, then the reservation: who gives up has reserved nothing. Both are plain additions, which do not fail when
-    /// many posters come at once, as compare-and-swaps do.
+    /// many posters come at once, as compare-and-swaps do. Acquire: the gate is read after it, so that whoever reserves when the
+    /// service has looked at `reserve` finds the new one.
     VCCL_HOST_DEVICE device_result reserve(unsigned count, std::uint64_t& base, deadline& until) const {
         const std::int64_t n = count;
-        while (take(n) < n) {
-            give(n);
-            if (!poll())
-                if (const device_result r = look(until); !r) return r;
+        const std::int64_t left = take_credit(n) - n, half = v_->depth() / 2;
+        if (left < 0) [[unlikely]] {
+            if (const device_result r = wait_for_credit(n, until); !r) return r;
+        } else if (left < half && left + n >= half) [[unlikely]] {
+            (void)poll();  // before it is short of credit: one for all
         }
         if constexpr (Policy::alone) {
             base = load<order::relaxed, Policy::who>(&w_->reserve);
             store<order::relaxed, Policy::who>(&w_->reserve, base + count);
         } else {
-            base = fetch_add<order::relaxed, Policy::who>(&w_->reserve, std::uint64_t{count});
+            base = fetch_add<order::acquire, Policy::who>(&w_->reserve, std::uint64_t{count});
         }
         return {};
     }
+    /// Requires: take_credit(n) has not found enough.
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait_for_credit(std::int64_t n, deadline& until) const {
+        do {
+            give(n);
+            do {
+                if (!poll())
+                    if (const device_result r = look(until); !r) return r;
+            } while (load<order::relaxed, Policy::who>(&w_->credits) < n);
+        } while (take_credit(n) < n);
+        return {};
+    }
     /// Acquire: a slot is written only after the NIC has read what was in it, which its completion says.
-    VCCL_HOST_DEVICE std::int64_t take(std::int64_t n) const noexcept {
+    VCCL_HOST_DEVICE std::int64_t take_credit(std::int64_t n) const noexcept {
         if constexpr (!Policy::alone) return fetch_add<order::acquire, Policy::who>(&w_->credits, -n);
         const std::int64_t before = load<order::acquire, Policy::who>(&w_->credits);
         store<order::relaxed, Policy::who>(&w_->credits, before - n);
         return before;
     }
-    VCCL_HOST_DEVICE void give(std::int64_t n) const noexcept {
-        if constexpr (Policy::alone)
-            store<order::release, Policy::who>(&w_->credits, load<order::relaxed, Policy::who>(&w_->credits) + n);
-        else
-            (void)fetch_add<order::release, Policy::who>(&w_->credits, n);
-    }
-
+    /// One CQE for all who post together: of the last WQE, of the `last` member.
     template <class Encode>
-    VCCL_HOST_DEVICE void write(gate g, std::uint64_t index, unsigned count, Encode&& encode) const {
+    VCCL_HOST_DEVICE void write(gate g, std::uint64_t index, unsigned count, bool last, Encode&& encode) const {
         const ring_view& lane = v_->rings[g.ring()];
         for (unsigned i = 0; i < count; ++i) {
             const std::uint16_t hardware = g.hardware(index + i);
             wqe_head head{g.qpn(), hardware, 0};
-            if (i + 1 == count) head.flags = wqe_flag::completion;
+            if (last && i + 1 == count) head.flags = wqe_flag::completion;
             put_block(&lane.ring.slot(hardware), encode(i, head, lane));
         }
     }
@@ -186,62 +122,84 @@ private:
 #endif
     }
 
-    /// Waits until everything below `base` is published. Returns: the gate under which `base` is to be published. Those
-    /// before never leave without having published, so this wait is as long as theirs, which end at their deadlines.
-    VCCL_HOST_DEVICE gate turn(std::uint64_t base, gate g, deadline& until) const {
-        stamp r{};
-        for (;;) {
-            r = {load<order::acquire, Policy::who>(&w_->ready)};
-            if (r.index() == base) break;
-            spin(until.host());
+    /// Effects: when everything below `base` is published, publishes up to `end`, and sees to the doorbell. Those before never
+    /// leave without having published, so this wait is as long as theirs, which end at their deadlines. Returns: `handed_in`; or
+    /// the turn has come, and the WQEs are to be written again, for this gate, and handed in at once.
+    template <class AtTurn>
+    VCCL_HOST_DEVICE gate hand_in(std::uint64_t base, std::uint64_t end, gate g, deadline& until, AtTurn&& at_turn,
+                                  bool turn_came) const {
+        const stamp mine = stamp::make(end, g);
+        if constexpr (!Policy::alone && std::is_same_v<std::remove_cvref_t<AtTurn>, nothing>) {
+            // One operation says that the turn has come, under the same gate, and passes it on. It pairs with the next one's.
+            while (!turn_came) {
+                stamp found = stamp::make(base, g);
+                const bool passed = compare_exchange<in_turn, Policy::who>(&w_->ready, found.raw, mine.raw);
+                const std::uint64_t reserved = posted();  // under way at the same time
+                if (passed) [[likely]] {
+                    ring_or_leave(base, reserved, mine, g);
+                    return {handed_in};
+                }
+                if (found.index() == base) [[unlikely]]
+                    return unusual_turn(found, until);
+                spin(until.host());
+            }
+        } else if (!turn_came) {
+            stamp found{load<order::acquire, Policy::who>(&w_->ready)};
+            for (; found.index() != base; found = {load<order::acquire, Policy::who>(&w_->ready)}) spin(until.host());
+            if (found.epoch() != g.epoch()) [[unlikely]]
+                return unusual_turn(found, until);
         }
-        if (r.epoch() == g.epoch()) [[likely]]
-            return g;
-        return unusual_turn(r, until);
+        at_turn(base);
+        if constexpr (Policy::alone) {
+            ring_bell(mine, g);
+            store<released, Policy::who>(&w_->ready, mine.raw);
+        } else {
+            store<order::release, Policy::who>(&w_->ready, mine.raw);
+            ring_or_leave(base, posted(), mine, g);
+        }
+        return {handed_in};
     }
 
     /// The lane was changed while this thread was on its way, or nobody has published on the new one yet: then the service
     /// must first have carried over all that came before. Gives up at the deadline by publishing on the old lane, from where
     /// the service takes it: a reservation is never left unpublished.
     VCCL_HOST_DEVICE VCCL_NOINLINE gate unusual_turn(stamp before, deadline& until) const {
-        // The one before may have left the doorbell to this one; the service carries over what was rung.
-        if constexpr (!Policy::alone) ring_until(before.index());
+        const gate old{load<order::relaxed, scope::system>(&w_->opened[before.ring()])};
         for (;;) {
+            // The one before may have left the doorbell to this one; the service carries over what was rung.
+            if constexpr (!Policy::alone)
+                if (!bell{load<order::relaxed, Policy::who>(&w_->rung)}.has_rung_for(before.index())) ring_for(before, old, true);
             const gate g{load<order::acquire, scope::system>(&w_->open)};
             if (before.epoch() == g.epoch()) return g;
             if (load<order::acquire, scope::system>(&w_->adopted) == stamp::make(before.index(), g).raw) return g;
-            if (is_aborted() || until.passed()) return {load<order::relaxed, scope::system>(&w_->opened[before.ring()])};
+            if (is_aborted() || until.passed()) return old;
             pause(until.host());
         }
     }
 
-    VCCL_HOST_DEVICE void publish(std::uint64_t base, std::uint64_t end, gate g) const {
-        const stamp mine = stamp::make(end, g);
-        if constexpr (Policy::alone) {
-            ring_bell(mine, g);
-            store<order::release, Policy::who>(&w_->ready, mine.raw);
-            return;
-        }
-        store<order::release, Policy::who>(&w_->ready, mine.raw);  // pairs with the acquire in turn()
-        // Whoever has reserved behind publishes before it returns, and does the same as this one here.
-        if ((end ^ base) < Policy::batch && load<order::relaxed, Policy::who>(&w_->reserve) != end) return;
-        ring_until(end);
+    /// Whoever has reserved behind publishes before it returns, and does the same as this one here: so it may be left the bell.
+    VCCL_HOST_DEVICE void ring_or_leave(std::uint64_t base, std::uint64_t reserved, stamp mine, gate g) const noexcept {
+        const bool must = (mine.index() ^ base) >= Policy::batch;
+        if (must || reserved == mine.index()) ring_for(mine, g, must);
     }
-    /// Returns when the doorbell has rung for everything below `end`, all of which is published. One poster rings at a time, for
-    /// all that is published by then.
-    VCCL_HOST_DEVICE void ring_until(std::uint64_t end) const noexcept {
-        while (stamp{load<order::acquire, Policy::who>(&w_->rung)}.index() < end) {
-            std::uint32_t ticket = load<order::relaxed, Policy::who>(&w_->ringing);
-            if (is_busy(ticket) || !compare_exchange<order::acquire, Policy::who>(&w_->ringing, ticket, ticket + 1)) {
-                spin(v_->wait);
-                continue;
+    /// Effects: the doorbell rings for everything below `upto`, which is published: by this thread; or by the one that is at it,
+    /// which looks again when it has done; or, unless it `must` ring now, by one that has reserved behind.
+    VCCL_HOST_DEVICE void ring_for(stamp upto, gate g, bool must) const noexcept {
+        for (;;) {
+            bell own{fetch_add<in_turn, Policy::who>(&w_->rung, bell::one)};
+            const std::uint64_t reserved = posted();  // under way at the same time
+            if (own.asks() != 0) return;
+            const bool rings = !own.has_rung_for(upto.index()) && (must || reserved == upto.index());
+            if (rings) {
+                ring_bell(upto, g);
+                own = bell::left_at(upto.index());
+                release_to_gpu();  // this doorbell before the next one's
             }
-            const stamp all{load<order::acquire, Policy::who>(&w_->ready)};
-            if (stamp{load<order::relaxed, Policy::who>(&w_->rung)}.index() < all.index()) {
-                ring_bell(all, {load<order::relaxed, Policy::who>(&w_->opened[all.ring()])});
-                store<order::release, Policy::who>(&w_->rung, all.raw);
-            }
-            store<order::release, Policy::who>(&w_->ringing, ticket + 2);
+            if (bell{exchange<in_turn, bell_scope>(&w_->rung, own.raw)}.asks() == 1) return;
+            // Others have asked and left. Whoever has reserved behind them has yet to publish, and will ask.
+            upto = {load<order::acquire, Policy::who>(&w_->ready)};
+            if (own.has_rung_for(upto.index()) || posted() != upto.index()) return;
+            g = {load<order::relaxed, Policy::who>(&w_->opened[upto.ring()])};
         }
     }
     VCCL_HOST_DEVICE void ring_bell(stamp upto, gate g) const noexcept {
@@ -250,74 +208,6 @@ private:
         store<released, scope::system>(&r.doorbell_record[send_record], encode_send_record(g.hardware(upto.index())));
         store<order::release, scope::system>(r.doorbell, encode_doorbell(g.hardware(upto.index()), g.qpn()));  // record first
     }
-
-    VCCL_HOST_DEVICE bool is_aborted() const noexcept { return load<order::relaxed, scope::system>(&v_->host->abort) != 0; }
-
-    /// One round of a wait. Returns: ok to go on, else why not.
-    VCCL_HOST_DEVICE VCCL_NOINLINE device_result look(deadline& until) const {
-        device_result latched = unpack(load<order::relaxed, Policy::who>(&w_->failure));
-        const std::uint16_t epoch = open().epoch();
-        const bool failed = latched.what == outcome::error && latched.epoch == epoch;
-        if (failed && (!Policy::can_replay || is_fatal(latched.why))) return latched;
-        device_result r{};
-        r.epoch = epoch;
-        if (until.now_and_then() && is_aborted()) {  // the word lies across the bus
-            r.what = outcome::aborted;
-            return r;
-        }
-        if (until.passed()) {
-            if (failed) r = latched;
-            r.what = outcome::timeout;
-            return r;
-        }
-        pause(until.host());
-        return r;
-    }
-
-    /// Effects: looks at the entries 0, 1, 3, 7, ... behind `n`, all in one round trip to where the CQ lies. One that is there and
-    /// no error stands for all before it: CQEs come in order, and behind the first error all are errors. Returns: how many entries
-    /// that makes; `done` becomes what the last of them says.
-    VCCL_HOST_DEVICE unsigned take_entries(const device::ring& r, gate g, std::uint64_t n, std::uint64_t& done) const noexcept {
-        std::uint32_t tails[probes];
-#if defined(__CUDA_ARCH__)
-#pragma unroll
-#endif
-        for (unsigned i = 0; i < probes; ++i)
-            tails[i] = load<acquired_later, scope::system>(&r.entry(n + (1u << i) - 1).word[15]);
-        acquire_from_system();  // pairs with the NIC's release of the entries
-        unsigned count = 0;
-        for (unsigned i = 0; i < probes && 1u << i <= r.cq_depth(); ++i) {
-            const cqe_tail t = tail_of(tails[i]);
-            if (!is_written(t, n + (1u << i) - 1, r.cq_depth_log)) break;
-            if (is_error(t)) {
-                if (i == 0) latch(g, t, load<order::relaxed, scope::system>(&r.entry(n).word[cqe_syndrome_word]));
-                break;
-            }
-            count = 1u << i;
-            done += static_cast<std::uint16_t>(t.wqe_index + g.first() - done) + 1u;
-        }
-        return count;
-    }
-
-    VCCL_HOST_DEVICE bool begin_poll(std::uint32_t& ticket) const noexcept {
-        ticket = load<order::relaxed, Policy::who>(&w_->polling);
-        return !is_busy(ticket) && compare_exchange<take_poll, poll_scope>(&w_->polling, ticket, ticket + 1);
-    }
-    VCCL_HOST_DEVICE void end_poll(std::uint32_t ticket) const noexcept {
-        store<order::release, poll_scope>(&w_->polling, ticket + 2);
-    }
-
-    /// The first error CQE of an epoch stands for all: those behind it are flushes.
-    VCCL_HOST_DEVICE VCCL_NOINLINE void latch(gate g, const cqe_tail& t, std::uint32_t word) const noexcept {
-        const device_result known = unpack(load<order::relaxed, Policy::who>(&w_->failure));
-        if (known.what == outcome::error && known.epoch == g.epoch()) return;
-        const device_result r{outcome::error, syndrome_in(word), vendor_in(word), t.wqe_index, g.epoch()};
-        store<order::relaxed, Policy::who>(&w_->failure, pack(r));
-        store<order::release, scope::system>(&v_->told->failure, pack(r));
-    }
-
-    const queue_view* v_;
-    queue_words* w_;
 };
 
 }  // namespace vccl::inline v0::device

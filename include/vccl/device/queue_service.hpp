@@ -24,8 +24,8 @@ public:
         const stamp s = stamp::make(start, active_);
         space_.write(&w->reserve, start);
         space_.write(reinterpret_cast<std::uint64_t*>(&w->credits), v_->depth());
-        space_.write(&w->rung, s.raw);
-        space_.write(&w->completed, start);
+        space_.write(&w->rung, bell::left_at(start).raw);
+        space_.write(&w->completed, completions::make(start).raw);
         space_.write(&w->ready, s.raw);
         space_.write(&w->polled, active_.raw);
         store<order::release, scope::system>(&v_->told->rung, s.raw);
@@ -84,9 +84,10 @@ public:
     };
     seen scan() const noexcept {
         const device::ring& r = v_->rings[active_.ring()].ring;
-        std::uint64_t n = space_.read(&v_->words->consumed[active_.ring()]);
-        seen s{space_.read(&v_->words->completed), {}};
-        if (space_.read(&v_->words->polled) != active_.raw) s.done += static_cast<std::uint16_t>(active_.first() - s.done);
+        const bool fresh = space_.read(&v_->words->polled) != active_.raw;
+        std::uint64_t n = fresh ? 0 : space_.read(&v_->words->taken);
+        seen s{completions{space_.read(&v_->words->completed)}.index(), {}};
+        if (fresh) s.done += static_cast<std::uint16_t>(active_.first() - s.done);
         for (const std::uint64_t end = n + r.cq_depth(); n != end; ++n) {
             const cqe64& c = r.entry(n);
             const cqe_tail t = tail_of(load<order::acquire, scope::system>(&c.word[15]));
@@ -116,8 +117,6 @@ public:
         watch();
         return leaving_ == leaving::gone;
     }
-    /// Effects: pollers begin anew in `ring`, which is empty again. Requires: quiescent(ring).
-    void renew(unsigned ring) noexcept { space_.write(&v_->words->consumed[ring], 0); }
 
 private:
     /// How far those have got who may know an earlier gate than the present one.
@@ -137,13 +136,14 @@ private:
             const stamp ready{space_.read(&w->ready)};
             if (ready.index() < reserved_ || rung().index() < reserved_) return;
             if (ready.epoch() != active_.epoch() && ready.index() != adopted_) return;
-            poller_ = space_.read(&w->polling);
-            ringer_ = space_.read(&w->ringing);
+            poller_ = {space_.read(&w->completed)};
+            ringer_ = {space_.read(&w->rung)};
             leaving_ = leaving::ringing;
         }
         if (leaving_ != leaving::ringing) return;
-        const bool polled = !is_busy(poller_) || space_.read(&w->polling) != poller_;
-        const bool rang = !is_busy(ringer_) || space_.read(&w->ringing) != ringer_;
+        const bool polled = !poller_.is_busy() || completions{space_.read(&w->completed)}.ticket() != poller_.ticket();
+        const bell now{space_.read(&w->rung)};
+        const bool rang = ringer_.asks() == 0 || now.asks() == 0 || !same_index(now, ringer_);
         if (polled && rang) leaving_ = leaving::gone;
     }
     void begin_watch() noexcept {
@@ -181,7 +181,8 @@ private:
     leaving leaving_{};
     bool counted_{};
     std::uint64_t reserved_{};  ///< what was reserved when the gate was new
-    std::uint32_t poller_{}, ringer_{};
+    completions poller_{};
+    bell ringer_{};
 };
 
 }  // namespace vccl::inline v0::device

@@ -89,7 +89,9 @@ public:
         for (std::uint32_t i = 0; i < view_.cq_depth(); ++i) {
             cqe64 fresh = empty_cqe();
             if (owner_of(entry + i, view_.cq_depth_log) != 0) fresh.word[15] &= ~(1u << 24);
-            view_.entry(entry + i) = fresh;
+            // The last word by itself: somebody may still glance at it who will find that he has come too late.
+            for (unsigned k = 0; k < 15; ++k) view_.entry(entry + i).word[k] = fresh.word[k];
+            word(&view_.entry(entry + i).word[15], fresh.word[15]);
         }
     }
 

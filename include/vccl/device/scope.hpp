@@ -17,10 +17,23 @@ struct thread_scope {
     VCCL_HOST_DEVICE static constexpr void sync() noexcept {}
     VCCL_HOST_DEVICE static constexpr std::uint64_t broadcast(std::uint64_t w) noexcept { return w; }
     /// @}
+    /// Effects: `act()`. Returns its result.
+    template <class Act>
+    VCCL_HOST_DEVICE static std::uint64_t lead(Act&& act) {
+        return act();
+    }
 };
 
 /// The 32 threads of a warp. Its first thread posts.
 struct warp_scope {
+    /// Effects: `act()` by the first thread, after what all did before the call. Returns its result, to all.
+    template <class Act>
+    VCCL_HOST_DEVICE static std::uint64_t lead(Act&& act) {
+        sync();
+        std::uint64_t w = 0;
+        if (rank() == 0) w = act();
+        return broadcast(w);
+    }
 #if defined(__CUDA_ARCH__)
     __device__ static unsigned rank() noexcept {
         unsigned lane;
@@ -51,7 +64,20 @@ struct block_scope {
         __syncthreads();
         return word;
     }
+    template <class Act>
+    __device__ static std::uint64_t lead(Act&& act) {
+        __shared__ std::uint64_t word;
+        __syncthreads();  // also: nobody still reads what an earlier call left
+        if (rank() == 0) word = act();
+        __syncthreads();
+        return word;
+    }
 #else
+    /// As warp_scope::lead.
+    template <class Act>
+    VCCL_HOST_DEVICE static std::uint64_t lead(Act&& act) {
+        return act();
+    }
     /// In a host build: one thread.
     /// @{
     VCCL_HOST_DEVICE static constexpr unsigned rank() noexcept { return 0; }
@@ -63,17 +89,24 @@ struct block_scope {
 
 namespace device {
 
-/// The threads of a warp that have come to one place with one and the same queue: they reserve, write and ring together.
+/// The threads of a warp that have come to one place with one and the same queue, `limit` of them at most: they reserve, write
+/// and ring together. The others come again.
 class coalesced {
 public:
 #if defined(__CUDA_ARCH__)
-    __device__ explicit coalesced(const void* queue) noexcept
+    __device__ coalesced(const void* queue, unsigned limit) noexcept
         : mask_(__match_any_sync(__activemask(), reinterpret_cast<std::uint64_t>(queue))) {
         unsigned below;
         asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
         rank_ = __popc(mask_ & below);
         size_ = __popc(mask_);
+        takes_part_ = rank_ < limit;
+        if (size_ > limit) [[unlikely]] {
+            mask_ = __ballot_sync(mask_, takes_part_);
+            size_ = limit;
+        }
     }
+    __device__ bool takes_part() const noexcept { return takes_part_; }
     __device__ unsigned rank() const noexcept { return rank_; }
     __device__ unsigned size() const noexcept { return size_; }
     __device__ void sync() const noexcept { __syncwarp(mask_); }
@@ -81,11 +114,13 @@ public:
 
 private:
     unsigned mask_, rank_, size_;
+    bool takes_part_;
 #else
     /// A host build has no warps to look through.
-    VCCL_HOST_DEVICE explicit coalesced(const void*) noexcept {}
+    VCCL_HOST_DEVICE coalesced(const void*, unsigned) noexcept {}
     /// In a host build: one thread.
     /// @{
+    VCCL_HOST_DEVICE static constexpr bool takes_part() noexcept { return true; }
     VCCL_HOST_DEVICE static constexpr unsigned rank() noexcept { return 0; }
     VCCL_HOST_DEVICE static constexpr unsigned size() noexcept { return 1; }
     VCCL_HOST_DEVICE static constexpr void sync() noexcept {}

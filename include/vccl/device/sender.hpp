@@ -120,7 +120,6 @@ private:
         if (!end || !attributes || !lane.connect(peer) || !set.connect(peer, *attributes, this->options_.timers)) return false;
         own = *end;
         set.describe(own);
-        for (auto& q : queues_.service) q.renew(ring_of(l, r.current));
         return true;
     }
     /// Effects: QPs in INIT with empty rings. Those that were there keep their memory, which kernels know.

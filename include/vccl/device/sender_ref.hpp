@@ -92,12 +92,8 @@ public:
     /// Returns: ok, or moved if a lane failed meanwhile and another took over. Errors: timeout, error, aborted.
     template <class Scope>
     VCCL_HOST_DEVICE device_result flush(Scope who) const {
-        who.sync();
         deadline until(queues_->wait, timeout_);
-        return led(who, [&] {
-            const queue_ref<Policy> q(queues_);
-            return q.wait(q.posted(), until);
-        });
+        return led(who, [&] { return queue_ref<Policy>(queues_).wait_all(until); });
     }
 
 private:
@@ -106,14 +102,10 @@ private:
 
     template <class Scope, class Act>
     VCCL_HOST_DEVICE static device_result led(Scope who, Act&& act) {
-        if constexpr (std::is_same_v<Scope, thread_scope>) {
+        if constexpr (std::is_same_v<Scope, thread_scope>)
             return act();
-        } else {
-            who.sync();
-            std::uint64_t packed = 0;
-            if (who.rank() == 0) packed = pack(act());
-            return unpack(who.broadcast(packed));
-        }
+        else
+            return unpack(who.lead([&act] { return pack(act()); }));
     }
 
     template <class Scope, class Encode>
@@ -121,9 +113,10 @@ private:
         const queue_ref<Policy> q(queues_);
         deadline until(queues_->wait, timeout_);
         if constexpr (std::is_same_v<Scope, thread_scope> && !Policy::alone) {
-            const coalesced together(queues_);
-            if (together.size() * each <= queues_->depth()) return q.post(together, each, until, encode);
-            return q.post(single{}, each, until, encode);
+            for (;;) {
+                const coalesced together(queues_, queues_->depth() / each);
+                if (together.takes_part()) return q.post(together, each, until, encode);
+            }
         } else {
             return led(who, [&] { return q.post(single{}, each, until, encode); });
         }

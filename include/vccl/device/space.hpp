@@ -19,11 +19,10 @@ namespace device {
 /// `shared`: both reach it directly; words there have one writer. Both zeroed, null when there is none.
 template <class S>
 concept queue_space = on_axis<S, axis::space> && ring_memory_kind<typename S::shared> &&
-                      requires(S s, std::size_t bytes, void* p, const void* from, std::uint64_t* word, std::uint32_t* half) {
+                      requires(S s, std::size_t bytes, void* p, const void* from, std::uint64_t* word) {
                           { s.allocate_local(bytes) } noexcept -> std::same_as<void*>;
                           { s.free_local(p) } noexcept -> std::same_as<void>;
                           { s.read(word) } noexcept -> std::same_as<std::uint64_t>;
-                          { s.read(half) } noexcept -> std::same_as<std::uint32_t>;
                           { s.write(word, std::uint64_t{}) } noexcept -> std::same_as<void>;  // in program order
                           { s.upload(p, from, bytes) } noexcept -> std::same_as<void>;
                       };
@@ -37,9 +36,8 @@ struct host_space {
     /// @{
     static void* allocate_local(std::size_t bytes) noexcept { return heap_memory::allocate(bytes); }
     static void free_local(void* p) noexcept { heap_memory::free(p); }
-    // seq_cst: a service that moves the gate and then reads `polling` must not miss a poller that read the gate before.
+    // seq_cst: a service that moves the gate and then reads `completed` must not miss a poller that read the gate before.
     static std::uint64_t read(const std::uint64_t* p) noexcept { return load<order::seq_cst, scope::system>(p); }
-    static std::uint32_t read(const std::uint32_t* p) noexcept { return load<order::seq_cst, scope::system>(p); }
     static void write(std::uint64_t* p, std::uint64_t value) noexcept { store<order::seq_cst, scope::system>(p, value); }
     static void upload(void* to, const void* from, std::size_t bytes) noexcept { std::memcpy(to, from, bytes); }
     /// @}

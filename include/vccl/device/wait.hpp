@@ -72,8 +72,8 @@ public:
         }
         return t >= left_;
     }
-    /// True at the first call and at every eighth after it: for looks that are dear.
-    VCCL_HOST_DEVICE bool now_and_then() noexcept { return (rounds_++ & 7) == 0; }
+    /// True at every eighth call: for looks that are dear.
+    VCCL_HOST_DEVICE bool now_and_then() noexcept { return (++rounds_ & 7) == 0; }
     /// Null in kernels.
     VCCL_HOST_DEVICE const host_wait* host() const noexcept { return host_; }
 

@@ -55,24 +55,51 @@ struct stamp {
 };
 inline constexpr unsigned index_bits = 48;  ///< at 10^9 WQEs a second for 78 hours, or 10^7 for a year
 
-/// A lock that counts: who looks from outside can tell that the one who held it has left, even if another has come.
-VCCL_HOST_DEVICE constexpr bool is_busy(std::uint32_t ticket) noexcept { return (ticket & 1) != 0; }
+/// "Everything below `index` is done", and a lock that counts, in one word: who polls takes it with one operation and gives it
+/// back with what it found. Who looks from outside can tell that the one who held it has left, even if another has come.
+struct completions {
+    static constexpr std::uint64_t busy_bit = 1;
+    std::uint64_t raw{};  ///< index 48, ticket 16
+
+    VCCL_HOST_DEVICE static constexpr completions make(std::uint64_t index, std::uint16_t ticket = 0) noexcept {
+        return {index << 16 | ticket};
+    }
+    VCCL_HOST_DEVICE constexpr std::uint64_t index() const noexcept { return raw >> 16; }
+    VCCL_HOST_DEVICE constexpr std::uint16_t ticket() const noexcept { return static_cast<std::uint16_t>(raw); }
+    VCCL_HOST_DEVICE constexpr bool is_busy() const noexcept { return (raw & busy_bit) != 0; }
+    /// What the holder leaves who found this.
+    VCCL_HOST_DEVICE constexpr completions left(std::uint64_t index) const noexcept {
+        return make(index, static_cast<std::uint16_t>(ticket() + 2));
+    }
+};
+
+/// How far the doorbell has rung, and how many have asked for it to ring since it was last left alone, in one word. Who asks
+/// first rings; the others leave, since that one looks again when it has done.
+struct bell {
+    static constexpr std::uint64_t one = 1;
+    std::uint64_t raw{};  ///< index 40, wraps; asks 24
+
+    VCCL_HOST_DEVICE static constexpr bell left_at(std::uint64_t index) noexcept { return {index << 24}; }
+    VCCL_HOST_DEVICE constexpr std::uint32_t asks() const noexcept { return raw & 0xffffff; }
+    VCCL_HOST_DEVICE constexpr bool has_rung_for(std::uint64_t index) const noexcept {
+        return static_cast<std::int64_t>((index << 24) - (raw & ~std::uint64_t{0xffffff})) <= 0;
+    }
+    VCCL_HOST_DEVICE friend constexpr bool same_index(bell a, bell b) noexcept { return a.raw >> 24 == b.raw >> 24; }
+};
 
 /// In the memory of the GPU that posts (host build: the heap). Each group is on lines of its own.
 struct queue_words {
     alignas(128) std::uint64_t reserve{};  ///< next free index. Changed by posters
     std::int64_t credits{};                ///< slots that nobody has. Taken by posters, given back by the poller
 
-    alignas(128) std::uint64_t ready{};  ///< a stamp. Written by the poster whose turn it is, read by the next one
+    alignas(128) std::uint64_t ready{};  ///< a stamp. Changed by the poster whose turn it is, read by the next one
 
-    alignas(128) std::uint32_t ringing{};  ///< odd while a poster rings; grows. Changed by posters
-    std::uint64_t rung{};                  ///< a stamp: how far the doorbell has rung. Written by who rings
+    alignas(128) std::uint64_t rung{};  ///< a `bell`. Changed by posters
 
-    alignas(128) std::uint32_t polling{};  ///< odd while a thread polls; grows. Changed by pollers
-    std::uint64_t completed{};             ///< everything below is done. Written by the poller, like the rest of this group
-    std::uint64_t polled{};                ///< the gate for which it last polled
+    alignas(128) std::uint64_t completed{};  ///< `completions`. Changed by pollers; the one that has it writes this group
+    std::uint64_t polled{};                  ///< the gate for which it last polled
     std::uint64_t failure{};               ///< a packed result: the first error CQE of its epoch
-    std::uint64_t consumed[max_rings]{};   ///< CQEs taken of each CQ; the service sets it to 0 with a new ring
+    std::uint64_t taken{};                 ///< CQEs taken of that gate's CQ, which began empty
 
     alignas(128) std::uint64_t open{};   ///< the gate. Written by the service, like the rest of this group
     std::uint64_t adopted{};             ///< a stamp: everything below it is on the lane of this epoch
@@ -81,7 +108,7 @@ struct queue_words {
 
 /// In host memory, written by the GPU's posters and pollers, read by the service.
 struct alignas(128) kernel_words {
-    std::uint64_t rung{};     ///< as in queue_words, for the service. Written by who rings
+    std::uint64_t rung{};     ///< a stamp: how far the doorbell has rung. Written by who rings
     std::uint64_t failure{};  ///< as in queue_words, for the service. Written by the poller
 };
 

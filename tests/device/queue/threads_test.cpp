@@ -37,7 +37,6 @@ struct service_thread {
             moved |= r.service.adopt();
             if (dead != rig::lanes && r.service.quiescent(dead)) {
                 r.rings[dead].clear();
-                r.service.renew(dead);
                 r.nic[dead] = std::make_unique<copying_nic>(r.rings[dead].view());
                 dead = rig::lanes;
             }
@@ -88,7 +87,8 @@ TEST_CASE("Threads post on one queue through many failovers: every signal and ad
             CHECK(r.word[t] == rounds);
             CHECK(std::memcmp(&r.remote[t * 8192], &r.window[t * 8192], 8192) == 0);
         }
-        CHECK(r.words.completed == r.words.reserve);
+        (void)queue_ref<policy>(&r.view).poll();  // a flush takes no more completions than it must
+        CHECK(completions{r.words.completed}.index() == r.words.reserve);
     }
 }
 
