@@ -134,3 +134,26 @@ TEST_CASE("Broadcast gives every rank the root's elements, whoever the root is")
                 check_broadcast(w, types[root % 5], count, root, count % 2 == 0);
     }
 }
+
+TEST_CASE("An all-reduce that is small enough to be gathered has the bits that its ring would have given") {
+    constexpr std::uint64_t count = 341;
+    const auto bits_of = [&](unsigned hosts, unsigned gpus, unsigned rings, std::uint32_t piece, element_type t, reduce_op op) {
+        cluster_options o = options_of({hosts, gpus, rings});
+        o.limits = {.piece_bytes = piece, .least_piece_bytes = 64, .lap_pieces = 4};
+        world w(o);
+        w.buffers(count * 8, count * 8);
+        std::uint32_t state = 1;  // bits of all kinds: sums that depend on their order, infinities, NaNs
+        for (auto& r : w.ranks)
+            for (std::size_t i = 0; i < count * 8; ++i)
+                r.in[i] = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
+        REQUIRE(w.run([&](world::rank& r, std::uint32_t) {
+            return r.comm->all_reduce(r.in_memory.view(), r.out_memory.view(), count, t, op);
+        }));
+        for (auto& r : w.ranks) CHECK(std::equal(r.out.begin(), r.out.begin() + count * size_of(t), w.ranks[0].out.begin()));
+        return std::vector<std::byte>(w.ranks[0].out.begin(), w.ranks[0].out.begin() + count * size_of(t));
+    };
+    for (const auto& s : {shape{3, 1, 1}, shape{2, 2, 2}, shape{5, 1, 1}})
+        for (const element_type t : types)
+            for (const reduce_op op : ops)  // two laps of pieces of 128 bytes are too little memory to gather in
+                CHECK(bits_of(s.hosts, s.gpus, s.rings, 128, t, op) == bits_of(s.hosts, s.gpus, s.rings, 4096, t, op));
+}

@@ -9,6 +9,7 @@
 
 #include <vccl/base/clock.hpp>
 #include <vccl/coll/exchange_task.hpp>
+#include <vccl/coll/gathered.hpp>
 #include <vccl/coll/ring_task.hpp>
 
 #include <sched.h>
@@ -250,13 +251,34 @@ private:
             return {};
         }
         if (rings_.empty()) return errc::unsupported;
+        gathered_ = {};
+        if constexpr (computes_at_once<Compute>)
+            if (a == ring_algorithm::all_reduce && one <= most_gathered_bytes && all <= scratch_.bytes()) {
+                gathered_ = {out, count, type, op, true};
+                begin_rings(ring_algorithm::all_gather, in, scratch_, count, type, op, root);
+                return {};
+            }
+        begin_rings(a, in, out, count, type, op, root);
+        return {};
+    }
+    void begin_rings(ring_algorithm a, const memory_view& in, const memory_view& out, std::uint64_t count, element_type type,
+                     reduce_op op, std::uint32_t root) noexcept {
         for (std::uint32_t i = 0; i < rings_.size(); ++i) {
             const std::vector<std::uint32_t>& order = links_.rings[i].order;
             const ring_steps steps(a, position_of(rank_, order), ranks_, position_of(root, order));
             rings_[i].begin({steps, order, in, out, count, type, op, i, static_cast<std::uint32_t>(rings_.size())});
         }
         active_ = work_kind::ring;
-        return {};
+    }
+    /// What was gathered becomes the result of the small all-reduce.
+    void combine_gathered() noexcept {
+        if constexpr (computes_at_once<Compute>)
+            for (std::uint32_t i = 0; i < rings_.size(); ++i)
+                copied_ = vccl::combine_gathered(compute_, links_.rings[i].order, i, static_cast<std::uint32_t>(rings_.size()),
+                                                 static_cast<const std::byte*>(scratch_.data()),
+                                                 static_cast<std::byte*>(gathered_.out.data()), gathered_.count, gathered_.type,
+                                                 gathered_.op);
+        gathered_.pending = false;
     }
     static std::uint32_t position_of(std::uint32_t rank, const std::vector<std::uint32_t>& order) noexcept {
         std::uint32_t p = 0;
@@ -311,6 +333,10 @@ private:
         else
             each(peers_);
         if (quiet && !over && why_ && !compute_.health()) return fail(compute_.health()), true;
+        if (over && why_ && gathered_.pending) {
+            combine_gathered();
+            over = compute_.done(copied_);
+        }
         if (over && why_) {
             active_ = work_kind::none;
             moved = true;
@@ -339,6 +365,13 @@ private:
     [[no_unique_address]] Clock clock_;
     std::vector<ring> rings_;
     std::vector<peer> peers_;
+    struct {
+        memory_view out;
+        std::uint64_t count;
+        element_type type;
+        reduce_op op;
+        bool pending;
+    } gathered_{};  ///< the all-reduce that is small
     std::vector<transfer> sends_, receives_;  ///< of all-to-all
     work_kind active_{};
     std::uint64_t copied_{};  ///< ticket of the last copy of one's own

@@ -35,6 +35,7 @@ concept element_compute = requires(C c, const combine_work& w, void* to, const v
 
 /// The default: everything is done when the call returns.
 struct cpu_compute {
+    static constexpr bool at_once = true;  ///< Many small pieces cost little (gathered.hpp).
     /// As `element_compute` asks; every ticket is 0 and done.
     /// @{
     std::uint64_t combine(const combine_work& w) noexcept {
