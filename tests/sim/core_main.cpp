@@ -31,10 +31,12 @@ void print_cells(const coverage& c) {
 
 void print_moves(const coverage& c) {
     auto moves = [](const char* of, unsigned e, const auto& table, const auto& names) {
-        for (std::size_t a = 0; a < names.size(); ++a)
-            for (std::size_t b = 0; b < names.size(); ++b)
-                if (table[e][a][b] != 0)
-                    std::printf("move %s %s %s %s\n", end_names[e].data(), of, names[a].data(), names[b].data());
+        for (std::size_t k = 1; k < coverage::events; ++k)
+            for (std::size_t a = 0; a < names.size(); ++a)
+                for (std::size_t b = 0; b < names.size(); ++b)
+                    if (table[e][k][a][b] != 0)
+                        std::printf("move %s %s %s %s %s\n", end_names[e].data(), of, names[a].data(), told_names[k].data(),
+                                    names[b].data());
     };
     for (unsigned e = 0; e < 2; ++e) {
         moves("channel", e, c.channel_moves, state_names);

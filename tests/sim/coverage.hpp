@@ -61,7 +61,7 @@ struct coverage {
     static constexpr std::size_t events = static_cast<std::size_t>(told::count_);
     std::uint64_t channel[2][7][events]{};   ///< end, state before, event
     std::uint64_t lane[2][5][events]{};      ///< end, health of the lane that it speaks of, event
-    std::uint64_t channel_moves[2][7][7]{}, lane_moves[2][5][5]{};
+    std::uint64_t channel_moves[2][events][7][7]{}, lane_moves[2][events][5][5]{};  ///< end, event, before, after
 
     void add(const coverage& o) {
         auto sum = [](auto& to, const auto& from) {

@@ -98,11 +98,12 @@ public:
         const std::size_t said = c_.net.messages.size();
         call(core);
         if (core.epoch() != epoch_before) self().turned(said);
-        if (core.state() != before)
-            ++c_.seen.channel_moves[End][static_cast<unsigned>(before)][static_cast<unsigned>(core.state())];
+        auto& channel_moves = c_.seen.channel_moves[End][static_cast<unsigned>(what)];
+        auto& lane_moves = c_.seen.lane_moves[End][static_cast<unsigned>(what)];
+        if (core.state() != before) ++channel_moves[static_cast<unsigned>(before)][static_cast<unsigned>(core.state())];
         for (unsigned i = 0; i < c_.lanes; ++i)
-            if (core.lanes()[i].health != lanes[i])
-                ++c_.seen.lane_moves[End][static_cast<unsigned>(lanes[i])][static_cast<unsigned>(core.lanes()[i].health)];
+            if (const lane_health after = core.lanes()[i].health; after != lanes[i])
+                ++lane_moves[static_cast<unsigned>(lanes[i])][static_cast<unsigned>(after)];
         if (core.over() && core.why().code == errc::protocol_violation) c_.broke("an honest peer was accused of a lie");
     }
 

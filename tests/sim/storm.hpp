@@ -61,6 +61,15 @@ inline constexpr std::array<std::string_view, 6> port_names{"A.nic0.p0", "B.nic0
                                                             "B.nic0.p1", "A.nic1.p0", "B.nic1.p0"};
 inline constexpr std::array<std::string_view, 3> rail_names{"rail0", "rail1", "rail2"};
 
+/// The command that `form` is for a port, counted as in port_names.
+inline std::string command_of(std::string_view form, unsigned port) {
+    std::string s(form);
+    if (auto at = s.find('%'); at != std::string::npos && (at + 1 == s.size() || s[at + 1] == ' '))
+        s.replace(at, 1, port_names[port]);
+    if (auto at = s.find('$'); at != std::string::npos) s.replace(at, 1, rail_names[port / 2]);
+    return s;
+}
+
 /// When an incident begins: so long after the start, or after an event that one of the ends reports for the n-th time.
 enum class upon : std::uint8_t { start, lane_failed, failed_over, lane_restored, failed_back, suspended, count_ };
 inline constexpr std::array<std::string_view, 6> upon_names{"start",         "lane_failed", "failed_over",

@@ -231,18 +231,11 @@ private:
         const unsigned seen = std::max(w_.tx ? w_.tx->handler().count(k) : 0u, w_.rx ? w_.rx->handler().count(k) : 0u);
         if (seen >= p.what.nth) p.begins = w_.fabric.now() + nanoseconds{p.what.after};
     }
-    std::string words(std::string_view form, unsigned port) const {
-        std::string s(form);
-        if (auto at = s.find('%'); at != std::string::npos && (at + 1 == s.size() || s[at + 1] == ' '))
-            s.replace(at, 1, port_names[port]);
-        if (auto at = s.find('$'); at != std::string::npos) s.replace(at, 1, rail_names[port / 2]);
-        return s;
-    }
-    void begin(pending& p) { obey(words(incident_kinds[p.what.kind].begin, p.what.port)); }
+    void begin(pending& p) { obey(command_of(incident_kinds[p.what.kind].begin, p.what.port)); }
     void finish(pending& p) {
         p.done = true;
         const std::string_view end = incident_kinds[p.what.kind].end;
-        if (!end.empty()) obey(words(end, p.what.port));
+        if (!end.empty()) obey(command_of(end, p.what.port));
     }
     void obey(const std::string& what) {
         say(what);
