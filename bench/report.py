@@ -165,7 +165,7 @@ PICTURES = {
           "one lost": ("", lambda row: f"{row[1]} QP", "one lost"), "returned": ("", lambda row: f"{row[1]} QP", "returned")})],
     "instructions": [
         ("qps", "Instructions a chunk, both ends", "", "instructions",
-         {"by hand": (r"hand\d", lambda row: f"{row[0][4:]} QP", "both"), "vccl": (r"vccl\d", lambda row: f"{row[0][4:]} QP", "both")})],
+         {"by hand": (r"hand\d", lambda row: f"{row[0][4:]} QP", "both"), "vccl": (r"ours\d", lambda row: f"{row[0][4:]} QP", "both")})],
     "size": [
         ("text", "Code of one sender and one receiver", "", "KiB of text at -O2", {"text": (r"[\w<>]+", "", "text KiB")})],
     "peers_guest": [
