@@ -93,13 +93,6 @@ struct channel {
         }
         return wrong == 0;
     }
-    /// Bytes per second received for `span` from now on.
-    double rate(nanoseconds span) {
-        const nanoseconds start = steady_clock{}.now();
-        const std::uint64_t before = rx.received().value;
-        while (steady_clock{}.now() - start < span) pass(~std::uint64_t{0});
-        return double(rx.received().value - before) * chunk * 1e9 / double((steady_clock{}.now() - start).count);
-    }
     std::uint64_t failovers() const { return rx.handler().failovers; }
 };
 
@@ -158,36 +151,4 @@ TEST_CASE("2 x 8 single-port NICs: eight channels at once, and the neighbour's N
         CHECK(all[g]->rx.handler().chunks == 50);
         CHECK(all[g]->failovers() >= (g == 2 || g == 5 ? 1 : 0));
     }
-}
-
-TEST_CASE("Both ports at once over rate-limited wires: the ratios are reported") {
-    if (!have_eight()) return;
-    hosts h;
-    network_faults network;
-    for (const char* wire : {"rate sw_b0 100mbit", "rate sw_b1 100mbit"}) REQUIRE(network.fault(wire));
-    const auto warm_up = 1_s, span = 4_s;
-    double one = 0;
-    {
-        channel<no_backup> plain(h.a, h.b, 0);
-        plain.rate(warm_up);
-        one = plain.rate(span);
-    }
-    channel<stripes<2>, no_backup> both(h.a, h.b, 0);
-    both.rate(warm_up);
-    const double two = both.rate(span);
-    const auto until = [&](auto&& done) {
-        for (const nanoseconds end = steady_clock{}.now() + patience; !done() && steady_clock{}.now() < end;)
-            both.pass(~std::uint64_t{0});
-        return done();
-    };
-    REQUIRE(network.fault("port-down a0"));
-    REQUIRE(until([&] { return both.failovers() >= 1; }));
-    both.rate(warm_up);
-    const double lost = both.rate(span);
-    REQUIRE(network.fault("port-up a0"));
-    REQUIRE(until([&] { return both.rx.handler().failbacks >= 1; }));
-    both.rate(warm_up * 6);  // rebuilding stops this one thread for a second or two, on soft-RoCE
-    const double back = both.rate(span);
-    MESSAGE("one port ", one / 1e6, " MB/s; ratio=", two / one, " after_loss=", lost / one, " after_return=", back / one);
-    CHECK(both.wrong == 0);
 }
