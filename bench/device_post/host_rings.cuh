@@ -123,7 +123,7 @@ inline void measure_host_rings(gpu_link& link) {
         auto* const words = static_cast<host_ring_words*>(link.allocate(sizeof(host_ring_words)));
         const std::uint64_t credits = 1u << log;
         link.copy_in(&words->credits, &credits, 8);
-        const host_ring_view v{words, ring, log, 1, &p->head, &p->channel, &p->host, nullptr};
+        const host_ring_view v{words, ring, log, 1, &p->head, &p->channel, nullptr, &p->host, nullptr};
         {
             taker t(ring, log, [p](std::uint64_t head) {
                 store<order::release, scope::system>(&p->channel.done, head);

@@ -15,7 +15,8 @@ __global__ void all_operations(Ref tx, device::receiver_ref rx, std::uint64_t* o
     note(1, tx.put_signal(who, 6000, 6000, 1000, 0, 1));
     note(2, tx.signal(who, 1, 7));
     note(3, tx.fetch_add(who, 2, 5));
-    note(4, tx.fetch_add(who, 2, 6));
+    std::uint64_t old = 0;
+    note(4, tx.fetch_add(who, 2, 6, old).what == outcome::ok && old == 5 ? device_result{} : device_result{outcome::error});
     note(5, tx.flush(who));
     note(6, rx.wait_signal(who, 0, 1));
     note(7, tx.get(who, 16384, 100, 3000));

@@ -105,12 +105,19 @@ void copies_and_errors() {
     GPU_CHECK(!c->health());
 }
 
-/// The GPU of a rank of the cluster.
+/// The GPU of a rank of the cluster: the ranks take this machine's in turn.
 class real_gpu {
 public:
     using engine = cuda_engine;
     using compute = cuda_compute;
+    real_gpu() {
+        static int next = 0;
+        int n = 1;
+        cudaGetDeviceCount(&n);
+        device_ = next++ % n;
+    }
     std::byte* allocate(std::size_t bytes) {
+        const detail::current_device current(device_);
         void* p = nullptr;
         coll_test::need(cudaMalloc(&p, bytes) == cudaSuccess ? status{} : status{errc::no_memory}, "GPU memory");
         return static_cast<std::byte*>(p);
@@ -118,12 +125,15 @@ public:
     void free(std::byte* p) { cudaFree(p); }
     void copy(void* to, const void* from, std::size_t bytes) { cudaMemcpy(to, from, bytes, cudaMemcpyDefault); }
     void clock(manual_clock) {}
-    result<engine> make_engine() { return cuda_engine::create(0); }
+    result<engine> make_engine() { return cuda_engine::create(device_); }
     compute make_compute() {
-        auto c = cuda_compute::create(0);
+        auto c = cuda_compute::create(device_);
         coll_test::need(c ? status{} : c.error(), "cuda_compute");
         return std::move(*c);
     }
+
+private:
+    int device_{};
 };
 using gpu_cluster = coll_test::soft_cluster<on_completion<counters>, hold_down<1>, sibling_port, coll_test::gpu_place<real_gpu>>;
 

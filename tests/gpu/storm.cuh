@@ -16,6 +16,7 @@ __global__ void keep_sending(Ref all, std::uint64_t* out, std::uint64_t* counts,
     const auto tx = all.channel(warp);
     const std::uint64_t base = std::uint64_t{warp} * 64 * piece;
     device_result worst{};
+    std::uint64_t old = 0, least = 0;
     const auto keep = [&worst](device_result r) {
         if (!r) worst = r;
     };
@@ -24,7 +25,9 @@ __global__ void keep_sending(Ref all, std::uint64_t* out, std::uint64_t* counts,
         ++i;
         const std::uint64_t at = base + i % 64 * piece;
         keep(tx.put_signal(warp_scope{}, at, at, piece, warp, i));
-        keep(tx.fetch_add(warp_scope{}, 24 + warp % all.channels(), i));
+        keep(tx.fetch_add(warp_scope{}, 24 + warp % all.channels(), i, old));
+        if (old < least) worst = {outcome::error};  // others add in between, and nobody takes away
+        least = old + i;
         if (i % 32 == 0) {
             keep(tx.flush(warp_scope{}));
             over = warp_scope::broadcast(device::load<device::order::relaxed, device::scope::system>(stop)) != 0 || !worst;

@@ -51,8 +51,8 @@ public:
     }
     /// What kernels take, for channel 0; `ref().channel(c)` for others. Valid until the ring goes.
     ref_type ref() const noexcept {
-        const device::host_ring_view v{words_,       ring_,          size_log(),   channel_count,
-                                       &page_->head, page_->channel, &page_->host, options_.wait};
+        const device::host_ring_view v{words_,         ring_,          size_log(),   channel_count, &page_->head,
+                                       page_->channel, page_->replies, &page_->host, options_.wait};
         return {v, 0, options_.timeout.count};
     }
     /// The ring itself, for tools and tests.
@@ -81,6 +81,7 @@ private:
     struct page {
         device::host_ring_head head;
         device::channel_words channel[channel_count];
+        device::reply_words replies[device::reply_slot::count];
         device::host_words host;
     };
 
@@ -94,7 +95,9 @@ private:
         for (unsigned i = 1; i < n; ++i)
             if (!read(head_ + i, w[i])) return false;
         const request r = device::decode_request(w);
-        if (n == 0 || r.channel >= channel_count) {
+        const bool odd_reply = r.op == device::request_op::fetch_add && r.length != 0 &&
+                               device::reply_slot::unpack(r.length).number >= device::reply_slot::count;
+        if (n == 0 || r.channel >= channel_count || odd_reply) {
             // No kernel of ours wrote this, and where the next request begins is anybody's guess.
             for (unsigned c = 0; c < channel_count; ++c) fail(c, {device::outcome::error, device::syndrome::local_qp_operation});
             return false;
@@ -122,8 +125,19 @@ private:
             case device::request_op::signal: return static_cast<bool>(q.signal(me, r.word, r.value));
             case device::request_op::put_signal:
                 return static_cast<bool>(q.put_signal(me, r.remote, r.local, r.length, r.word, r.value));
-            default: return static_cast<bool>(q.fetch_add(me, r.word, r.value));
+            default: {
+                std::uint64_t old = 0;
+                const bool posted = static_cast<bool>(q.fetch_add(me, r.word, r.value, old));
+                if (posted && r.length != 0) reply(device::reply_slot::unpack(r.length), old);
+                return posted;
+            }
         }
+    }
+    void reply(device::reply_slot to, std::uint64_t old) noexcept {
+        device::reply_words& out = page_->replies[to.number];
+        const auto words = device::reply_words::make(old, to.lap);
+        device::store<device::order::release, device::scope::system>(&out.low, words.low);
+        device::store<device::order::release, device::scope::system>(&out.high, words.high);
     }
     bool tell(unsigned c) noexcept {
         under_way& u = under_way_[c];

@@ -18,6 +18,8 @@ struct host_ring_words {
     alignas(128) std::uint64_t reserve{};   ///< next free word. Changed by posters
     std::int64_t credits{};                 ///< words that nobody has. Changed by posters
     alignas(128) std::uint64_t consumed{};  ///< as a poster last saw it, and gave back as credit
+    alignas(128) std::uint64_t replies_in_use{};        ///< a bit a slot. Changed by posters
+    std::uint32_t reply_laps[reply_slot::count]{};      ///< how often each slot was used. Changed by who has the slot
 };
 /// In host memory, written by the proxy: one for each channel.
 struct alignas(128) channel_words {
@@ -38,6 +40,7 @@ struct host_ring_view {
     std::uint32_t channels{};  ///< Channels of the sender behind it.
     const host_ring_head* head{};  ///< How far the proxy has taken; written by it
     const channel_words* channel{};  ///< A channel's words each: how far it is done; written by the proxy
+    const reply_words* replies{};  ///< Old values, a slot each; written by the proxy
     const host_words* host{};  ///< The abort word; written by the host
     const host_wait* wait{};  ///< How a host build waits
 };
@@ -85,10 +88,19 @@ public:
         r.length = static_cast<std::uint32_t>(bytes);
         return post(who, r);
     }
-    /// As sender_ref's: `add` to the peer's word; the old value is not told.
+    /// As sender_ref's: `add` to the peer's word.
     template <class Scope>
     VCCL_HOST_DEVICE device_result fetch_add(Scope who, std::uint32_t word, std::uint64_t add) const {
         return post(who, make(request_op::fetch_add, word, add));
+    }
+    /// As sender_ref's. Waits for the proxy, which knows the old value as soon as it has posted. `timeout` and `error`: it may have
+    /// been posted all the same.
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result fetch_add(Scope who, std::uint32_t word, std::uint64_t add, std::uint64_t& old) const {
+        std::uint64_t before = 0;
+        const device_result r = unpack(who.lead([&] { return pack(ask(word, add, before)); }));
+        old = who.broadcast(before);
+        return r;
     }
     /// Waits until everything of the channel that was posted before is done.
     template <class Scope>
@@ -163,6 +175,36 @@ private:
             store<released, scope::system>(&v_.ring[at & mask], request_word(r, i) | lap_flag(at, v_.size_log));
         }
         return {};
+    }
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result ask(std::uint32_t word, std::uint64_t add, std::uint64_t& old) const {
+        deadline until(v_.wait, timeout_);
+        std::uint64_t taken = load<order::relaxed, Policy::who>(&v_.words->replies_in_use), bit = 0;
+        for (;;) {
+            bit = ~taken & (taken + 1);  // the lowest that is free
+            if (bit != 0 && compare_exchange<order::acquire, Policy::who>(&v_.words->replies_in_use, taken, taken | bit)) break;
+            if (bit != 0) continue;
+            if (const device_result r = look(until); !r) return r;
+            taken = load<order::relaxed, Policy::who>(&v_.words->replies_in_use);
+        }
+        std::uint32_t number = 0;
+        while (bit >> number != 1) ++number;
+        const reply_slot slot{number, ++v_.words->reply_laps[number] & 1};
+        request r = make(request_op::fetch_add, word, add);
+        r.length = slot.pack();
+        device_result done = write(single{}, r, until);
+        for (reply_words w; done;) {
+            w.low = load<acquired_later, scope::system>(&v_.replies[number].low);
+            w.high = load<order::acquire, scope::system>(&v_.replies[number].high);
+            if (w.is_of(slot.lap)) {
+                old = w.value();
+                break;
+            }
+            // Not given back: the proxy may still write there. After 64 of these there is no slot any more.
+            if (done = look(until); !done) return done;
+        }
+        // Release: the lap before who has the slot next.
+        (void)device::fetch_add<order::release, Policy::who>(&v_.words->replies_in_use, ~bit + 1);
+        return done;
     }
     /// Acquire, or the fence behind it: a word is written again only after the proxy has read it.
     VCCL_HOST_DEVICE std::int64_t take_credit(std::int64_t n) const noexcept {

@@ -15,10 +15,31 @@ struct request {
     request_op op{};
     std::uint16_t channel{};
     std::uint8_t word{};  ///< signal word
-    std::uint32_t length{};  ///< of a put or get, at most 2^30
+    std::uint32_t length{};  ///< of a put or get, at most 2^30; of an addition, a packed reply_slot
     std::uint64_t remote{}, local{};  ///< offsets into the windows, below 2^63
     std::uint64_t value{};  ///< of a signal or addition
     friend constexpr bool operator==(const request&, const request&) noexcept = default;
+};
+
+/// Where the proxy puts the old value of an addition: two words, 63 bits and one, each with the slot's lap in bit 0.
+struct reply_slot {
+    static constexpr unsigned count = 64;
+    std::uint32_t number{};  ///< below `count`
+    std::uint32_t lap{};  ///< 0 or 1; another one whenever the slot is used again
+
+    VCCL_HOST_DEVICE constexpr std::uint32_t pack() const noexcept { return (number + 1) << 1 | lap; }
+    /// Requires: `packed` is not 0, which asks for no reply.
+    VCCL_HOST_DEVICE static constexpr reply_slot unpack(std::uint32_t packed) noexcept { return {(packed >> 1) - 1, packed & 1}; }
+};
+/// The old value of an addition on its way to who asked; each word is written in one piece.
+struct reply_words {
+    std::uint64_t low{}, high{};
+
+    VCCL_HOST_DEVICE static constexpr reply_words make(std::uint64_t value, std::uint32_t lap) noexcept {
+        return {value << 1 | lap, value >> 63 << 1 | lap};
+    }
+    VCCL_HOST_DEVICE constexpr bool is_of(std::uint32_t lap) const noexcept { return (low & 1) == lap && (high & 1) == lap; }
+    VCCL_HOST_DEVICE constexpr std::uint64_t value() const noexcept { return low >> 1 | high >> 1 << 63; }
 };
 
 inline constexpr unsigned max_request_words = 4;

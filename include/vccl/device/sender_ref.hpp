@@ -75,18 +75,17 @@ public:
     /// Effects: adds to the peer's signal word, exactly once whatever fails.
     template <class Scope>
     VCCL_HOST_DEVICE device_result fetch_add(Scope who, std::uint32_t word, std::uint64_t add) const {
-        const queue_view& v = *queues_;
-        const auto encode = [&v, word, add](unsigned, const wqe_head& h, const ring_view& l) {
-            return device::fetch_add(h, {v.signals + 8ull * word, l.signal_key}, {v.scratch, l.scratch_key, 8}, add);
-        };
-        // What the word holds afterwards: known in order, and therefore at one's turn only. A failover compares with it.
-        const auto at_turn = [&v, word, add](std::uint64_t index) {
-            const std::uint64_t sum = load<order::relaxed, Policy::who>(&v.sums[word]) + add;
-            store<order::relaxed, Policy::who>(&v.sums[word], sum);
-            store<order::relaxed, Policy::who>(&v.notes[index & (v.depth() - 1)], sum);
-        };
-        deadline until(v.wait, timeout_);
-        return led(who, [&] { return queue_ref<Policy>(&v).post(single{}, 1, until, encode, at_turn); });
+        std::uint64_t old;
+        return led(who, [&] { return add_to(word, add, old); });
+    }
+    /// The same; `old` becomes what the word holds before it. That is known when the addition is posted, since nobody else changes
+    /// the word: it costs no wait, and no failover changes it.
+    template <class Scope>
+    VCCL_HOST_DEVICE device_result fetch_add(Scope who, std::uint32_t word, std::uint64_t add, std::uint64_t& old) const {
+        std::uint64_t before = 0;
+        const device_result r = led(who, [&] { return add_to(word, add, before); });
+        old = who.broadcast(before);
+        return r;
     }
     /// Effects: waits until everything that was posted on the channel before is done: puts have arrived, gets are here.
     /// Returns: ok, or moved if a lane failed meanwhile and another took over. Errors: timeout, error, aborted.
@@ -99,6 +98,21 @@ public:
 private:
     /// The longest single WQE.
     static constexpr std::uint64_t piece = 1u << 30;
+
+    VCCL_HOST_DEVICE device_result add_to(std::uint32_t word, std::uint64_t add, std::uint64_t& old) const {
+        const queue_view& v = *queues_;
+        const auto encode = [&v, word, add](unsigned, const wqe_head& h, const ring_view& l) {
+            return device::fetch_add(h, {v.signals + 8ull * word, l.signal_key}, {v.scratch, l.scratch_key, 8}, add);
+        };
+        // What the word holds before and afterwards: known in order, and therefore at one's turn only. A failover compares with it.
+        const auto at_turn = [&v, word, add, &old](std::uint64_t index) {
+            old = load<order::relaxed, Policy::who>(&v.sums[word]);
+            store<order::relaxed, Policy::who>(&v.sums[word], old + add);
+            store<order::relaxed, Policy::who>(&v.notes[index & (v.depth() - 1)], old + add);
+        };
+        deadline until(v.wait, timeout_);
+        return queue_ref<Policy>(&v).post(single{}, 1, until, encode, at_turn);
+    }
 
     template <class Scope, class Act>
     VCCL_HOST_DEVICE static device_result led(Scope who, Act&& act) {

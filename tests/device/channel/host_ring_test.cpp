@@ -59,10 +59,14 @@ TEST_CASE("Kernels' requests are carried out in order, with results") {
     REQUIRE(w.start());
     const auto tx = w.ring->ref();
     CHECK(tx.channels() == 2);
+    std::uint64_t added[2]{};
     for (std::uint64_t i = 1; i <= 300; ++i) {
         const auto c = tx.channel(static_cast<std::uint32_t>(i % 2));
         REQUIRE(c.put_signal(warp_scope{}, i * 64, i * 64, 64, i % 2, i));
-        REQUIRE(c.fetch_add(thread_scope{}, 2 + i % 2, i));
+        std::uint64_t old = ~0ull;
+        REQUIRE(c.fetch_add(thread_scope{}, 2 + i % 2, i, old));
+        REQUIRE(old == added[i % 2]);
+        added[i % 2] += i;
         if (i % 50 == 0) REQUIRE(c.flush(block_scope{}).what == outcome::ok);
     }
     CHECK(tx.channel(0).flush(thread_scope{}).what == outcome::ok);
@@ -108,7 +112,9 @@ TEST_CASE("A request that is only half there waits") {
 }
 
 TEST_CASE("What no kernel would write is an error of the ring, and touches nothing") {
-    for (const std::uint64_t word : {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{0xffff} << 5 | 2}) {
+    for (const std::uint64_t word :
+         {std::uint64_t{0}, ~std::uint64_t{0}, std::uint64_t{0xffff} << 5 | 2,
+          std::uint64_t{5} << 1 | std::uint64_t{66} << 31}) {  // an addition with a reply slot that there is not
         ring_world w;
         REQUIRE(w.start());
         CHECK(w.ring->ref().signal(thread_scope{}, 0, 1));

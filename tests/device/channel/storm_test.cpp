@@ -97,8 +97,10 @@ void run(std::uint64_t seed) {
             }
             case 2: {
                 const std::uint64_t add = 1 + roll(1000);
+                std::uint64_t old = ~0ull;
+                REQUIRE(q.fetch_add(thread_scope{}, 2 + c, add, old));
+                REQUIRE(old == sum[c]);
                 sum[c] += add;
-                REQUIRE(q.fetch_add(thread_scope{}, 2 + c, add));
                 break;
             }
             case 3: REQUIRE(q.flush(warp_scope{})); break;

@@ -37,7 +37,9 @@ TEST_CASE("Each operation posts what it says, in order, on one queue") {
     CHECK(tx.put_signal(warp_scope{}, 0, 0, 64, 3, 7));
     CHECK(tx.signal(block_scope{}, 3, 8));
     CHECK(tx.fetch_add(thread_scope{}, 4, 5));
-    CHECK(tx.fetch_add(thread_scope{}, 4, 6));
+    std::uint64_t old = 0;
+    CHECK(tx.fetch_add(block_scope{}, 4, 6, old));
+    CHECK(old == 5);
     fill(r.remote, 9);
     CHECK(tx.get(warp_scope{}, 4096, 128, 256));
     CHECK(tx.flush(block_scope{}));
