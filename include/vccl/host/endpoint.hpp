@@ -101,7 +101,7 @@ public:
         const bool moved = self().hot();
         if (moved && (pass_ & 3) != 0) [[likely]]
             return true;
-        poll_others();
+        if ((pass_ & 3) == 0) poll_others();
         if (!moved || (pass_ & 15) == 0) now_ = clock_.now();
         if (now_ >= next_look_ || self().unsettled() || fencing_ != 0) look_after();
         return moved;
