@@ -73,7 +73,13 @@ TEST_CASE("a status in words says what was expected and what was found") {
     ends_with({errc::aborted, subject::peer_code, static_cast<std::uint32_t>(errc::remote_access)},
               "; the peer's reason: " + std::string(vccl::text(errc::remote_access)));
     ends_with({errc::aborted, subject::peer_code, 250}, "; the peer's reason: unknown error");
+    ends_with({errc::aborted, subject::peer_code, static_cast<std::uint32_t>(errc::aborted)},
+              std::string(vccl::text(errc::aborted)) + " (the peer did)");
     ends_with({errc::timeout}, std::string(vccl::text(errc::timeout)));
+    ends_with({errc::timeout, subject::suspended, 0}, "(no lane is up at present)");
+    ends_with({errc::no_port, subject::port, 3}, "(port 3 of the topology)");
+    ends_with({errc::not_found, subject::gpu, vccl::unnamed_index}, "(no GPU of that name in the topology)");
+    ends_with({errc::not_found, subject::fabric, 2}, "(a software fabric of that name; `vccl-fabric list` shows what there is)");
 }
 
 namespace {

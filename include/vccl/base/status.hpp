@@ -79,6 +79,13 @@ enum class subject : std::uint8_t {
     room,            ///< `detail`: how many the queue holds
     memlock,         ///< `extra`: the limit that stood in the way, in KiB
     bytes,           ///< `detail`: the most allowed; `extra`: what was asked for, 2^32 - 1 for that or more
+    suspended,       ///< no lane is up at present
+    // Which kind of thing is missing. `detail`: its index in the topology; `unnamed_index` where a name was looked for.
+    host,
+    nic,
+    port,
+    gpu,
+    fabric,          ///< software fabric, by name; `detail`: errno or 0
     // `detail`: this end's; `extra`: the peer's.
     wire_version,
     role,            ///< `endpoint_role`
@@ -92,6 +99,9 @@ enum class subject : std::uint8_t {
     link,            ///< `link_layer` of a lane's port
     rail,            ///< of a lane's port
 };
+
+/// In `detail`: a thing was looked for by its name, so it has no index.
+inline constexpr std::uint32_t unnamed_index = ~std::uint32_t{0};
 
 /// What happened, where. Converts to true when nothing went wrong.
 struct [[nodiscard]] status {

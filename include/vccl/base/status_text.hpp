@@ -92,17 +92,30 @@ inline std::string numbers_text(const status& s) {
         return " (" + std::string(what) + ": " + number_text(s.about, s.detail) + " here, " + number_text(s.about, s.extra) +
                " at the peer)";
     };
+    const auto missing = [&s](std::string_view what) {
+        return s.detail == unnamed_index
+                   ? std::string(" (no ").append(what).append(" of that name in the topology)")
+                   : std::string(" (").append(what).append(" ").append(std::to_string(s.detail)).append(" of the topology)");
+    };
     const std::string first = std::to_string(s.detail), second = std::to_string(s.extra);
     switch (s.about) {
         case subject::none: return s.code == errc::system && s.detail != 0 ? ": error " + first : "";
         case subject::system_error: return s.detail == 0 ? "" : ": " + std::string(std::strerror(static_cast<int>(s.detail)));
         case subject::peer_code:
-            return s.detail == 0 ? "" : "; the peer's reason: " + std::string(text(errc{static_cast<std::uint8_t>(s.detail)}));
+            if (s.detail == 0) return "";
+            if (s.detail == static_cast<std::uint32_t>(errc::aborted)) return " (the peer did)";
+            return "; the peer's reason: " + std::string(text(errc{static_cast<std::uint8_t>(s.detail)}));
         case subject::in_flight: return " (chunks in flight: " + first + ")";
         case subject::room: return " (it holds " + first + ")";
         case subject::memlock: return " (the limit is " + second + " KiB)";
         case subject::bytes:
             return " (bytes: " + second + (s.extra == ~0u ? " or more" : "") + " asked for, " + first + " at most)";
+        case subject::suspended: return " (no lane is up at present)";
+        case subject::host: return missing("host");
+        case subject::nic: return missing("NIC");
+        case subject::port: return missing("port");
+        case subject::gpu: return missing("GPU");
+        case subject::fabric: return " (a software fabric of that name; `vccl-fabric list` shows what there is)";
         case subject::wire_version: return both("wire version");
         case subject::role: return both("role");
         case subject::session_low: return both("session");

@@ -54,7 +54,7 @@ public:
         const scoped_lock lock(mutex_);
         for (unsigned i = 0; i < count_.load(std::memory_order_relaxed); ++i)
             if (ports_[i]->id == id) return i;
-        if (!shape_.valid(id)) return status{errc::no_port, id.value};
+        if (!shape_.valid(id)) return status{errc::no_port, subject::port, id.value};
         const unsigned slot = count_.load(std::memory_order_relaxed);
         if (slot == max_open_ports) return status{errc::no_memory, max_open_ports};
         auto p = backend_.open(shape_.ports[id.value].name);

@@ -161,6 +161,8 @@ protected:
     status wait_until(nanoseconds timeout, Done&& done) noexcept {
         status over{};
         const status s = poll_until(timeout, [&] { return done() || !(over = health()); });
+        if (s.code == errc::timeout && begun_ && self().state() == channel_state::suspended)
+            return {s.code, subject::suspended, 0};
         return over ? s : over;
     }
     /// Polls until `done` or `timeout` has passed, whatever becomes of the channel.

@@ -99,7 +99,7 @@ struct topology {
         for (std::size_t i = 0; i < ports.size(); ++i)
             if (ports[i].nic == n && place_in_nic(port_id{static_cast<std::uint16_t>(i)}) == nth)
                 return port_id{static_cast<std::uint16_t>(i)};
-        return status{errc::no_port, n.value};
+        return status{errc::no_port, subject::nic, n.value};
     }
     /// Requires: valid(p). Returns: the port's place among its NIC's ports, by port number, from 0.
     unsigned place_in_nic(port_id p) const noexcept {
@@ -110,15 +110,23 @@ struct topology {
     }
     /// By name; set-up only, the search is linear. Errors: `no_port`, `no_device` or `not_found`, by kind.
     /// @{
-    result<port_id> find_port(std::string_view name) const noexcept { return find<port_id>(ports, name, errc::no_port); }
-    result<nic_id> find_nic(std::string_view name) const noexcept { return find<nic_id>(nics, name, errc::no_device); }
-    result<gpu_id> find_gpu(std::string_view name) const noexcept { return find<gpu_id>(gpus, name, errc::not_found); }
-    result<host_id> find_host(std::string_view name) const noexcept { return find<host_id>(hosts, name, errc::not_found); }
+    result<port_id> find_port(std::string_view name) const noexcept {
+        return find<port_id>(ports, name, {errc::no_port, subject::port, unnamed_index});
+    }
+    result<nic_id> find_nic(std::string_view name) const noexcept {
+        return find<nic_id>(nics, name, {errc::no_device, subject::nic, unnamed_index});
+    }
+    result<gpu_id> find_gpu(std::string_view name) const noexcept {
+        return find<gpu_id>(gpus, name, {errc::not_found, subject::gpu, unnamed_index});
+    }
+    result<host_id> find_host(std::string_view name) const noexcept {
+        return find<host_id>(hosts, name, {errc::not_found, subject::host, unnamed_index});
+    }
     /// @}
 
 private:
     template <class Id, class List>
-    static result<Id> find(const List& list, std::string_view name, errc otherwise) noexcept {
+    static result<Id> find(const List& list, std::string_view name, const status& otherwise) noexcept {
         for (std::size_t i = 0; i < list.size(); ++i)
             if (list[i].name.view() == name) return Id{static_cast<typename Id::rep>(i)};
         return otherwise;

@@ -21,7 +21,7 @@ VCCL_COLD result<lane_list> lanes_of_valid(const topology& t, port_id primary, c
     const result<lane_list> backups = all_backups(policy, t, primary, c);
     if (!backups) return backups.error();
     for (port_id b : *backups) {
-        if (!t.valid(b) || t.host_of(b) != t.host_of(primary)) return status{errc::no_port, b.value};
+        if (!t.valid(b) || t.host_of(b) != t.host_of(primary)) return status{errc::no_port, subject::port, b.value};
         if (lanes.size() == max) break;
         lanes.add(b);
     }
@@ -43,7 +43,7 @@ VCCL_COLD result<lane_list> lanes_for(const topology& t, port_id primary, channe
                                       unsigned max = max_lanes) noexcept {
     static_assert(check_port_policy<P>::ok);
     if (const status s = detail::check_lanes_arguments(t, max); !s) return s;
-    if (!t.valid(primary)) return status{errc::no_port, primary.value};
+    if (!t.valid(primary)) return status{errc::no_port, subject::port, primary.value};
     return detail::lanes_of_valid(t, primary, c, policy, max);
 }
 
@@ -60,7 +60,8 @@ VCCL_COLD result<lane_list> lanes_for(const topology& t, gpu_id g, channel_id c,
     else
         primary = nearest_port(t, g);
     if (!primary) return primary.error();
-    if (!t.valid(*primary) || t.host_of(*primary) != t.gpus[g.value].host) return status{errc::no_port, primary->value};
+    if (!t.valid(*primary) || t.host_of(*primary) != t.gpus[g.value].host)
+        return status{errc::no_port, subject::port, primary->value};
     return detail::lanes_of_valid(t, *primary, c, policy, max);
 }
 

@@ -87,7 +87,7 @@ struct no_backup {
     using policy_axis = axis::port;
     /// Always `no_port`: no lane but the primary.
     result<port_id> backup_for(const topology&, port_id primary, channel_id) const noexcept {
-        return status{errc::no_port, primary.value};
+        return status{errc::no_port, subject::port, primary.value};
     }
 };
 static_assert(port_policy<no_backup>);

@@ -28,7 +28,7 @@ struct adjacent_gpu {
             const result<port_id> same_place = t.port_at(*nic, t.place_in_nic(primary));
             return same_place ? same_place : t.port_at(*nic, 0);
         }
-        return status{errc::no_port, primary.value};
+        return status{errc::no_port, subject::port, primary.value};
     }
 
     /// Returns: the other GPU of the pair; `not_found` for the last GPU of a host with an odd number of them.

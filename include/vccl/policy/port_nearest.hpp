@@ -46,7 +46,7 @@ VCCL_COLD inline result<nic_id> nearest_nic(const topology& t, gpu_id g) noexcep
     unsigned candidates = 0;
     for (std::size_t i = 0; i < t.nics.size(); ++i)
         candidates += detail::is_nearest(t, g, nic_id{static_cast<std::uint16_t>(i)}) ? 1U : 0U;
-    if (candidates == 0) return status{errc::no_device, g.value};
+    if (candidates == 0) return status{errc::no_device, subject::gpu, g.value};
 
     unsigned turn = 0;
     for (std::uint16_t other = 0; other < g.value; ++other) turn += detail::same_nearest_nics(t, gpu_id{other}, g) ? 1U : 0U;
@@ -55,7 +55,7 @@ VCCL_COLD inline result<nic_id> nearest_nic(const topology& t, gpu_id g) noexcep
         const nic_id n{static_cast<std::uint16_t>(i)};
         if (detail::is_nearest(t, g, n) && turn-- == 0) return n;
     }
-    return status{errc::no_device, g.value};
+    return status{errc::no_device, subject::gpu, g.value};
 }
 
 /// Requires: validate(t). Returns: the first port of the GPU's nearest NIC.

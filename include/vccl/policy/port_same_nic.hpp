@@ -31,7 +31,7 @@ private:
     static result<port_id> after(const topology& t, port_id primary, unsigned step) noexcept {
         const nic_id nic = t.ports[primary.value].nic;
         const unsigned count = t.port_count(nic);
-        if (count < 2) return status{errc::no_port, primary.value};
+        if (count < 2) return status{errc::no_port, subject::port, primary.value};
         return t.port_at(nic, (t.place_in_nic(primary) + step) % count);
     }
 };

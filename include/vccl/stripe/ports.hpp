@@ -39,7 +39,7 @@ VCCL_COLD result<lane_list> stripe_ports(const topology& t, const gpu_id* gpu, p
     out.add(primary);
     if constexpr (chooses_stripes<Port>)
         for (port_id p : policy.stripes_for(t, primary, count)) {
-            if (!t.valid(p) || t.host_of(p) != t.host_of(primary)) return status{errc::no_port, p.value};
+            if (!t.valid(p) || t.host_of(p) != t.host_of(primary)) return status{errc::no_port, subject::port, p.value};
             if (out.size() < count) out.add(p);
         }
     while (out.size() < count) {
@@ -81,7 +81,7 @@ struct stripe_port {
     result<port_id> backup_for(const topology& t, port_id primary, channel_id c) const noexcept {
         if (const auto named = all_backups(own, t, primary, c); !named) return named.error();
         const lane_list all = backups_for(t, primary, c);
-        return all.empty() ? result<port_id>(status{errc::no_port, primary.value}) : all[0];
+        return all.empty() ? result<port_id>(status{errc::no_port, subject::port, primary.value}) : all[0];
     }
 };
 

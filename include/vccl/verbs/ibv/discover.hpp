@@ -52,7 +52,7 @@ inline bool comes_before(std::string_view a, std::string_view b) noexcept {
 VCCL_COLD inline result<std::vector<found_device>> find_devices(std::string_view prefix) {
     int count = 0;
     const device_list list{ibv_get_device_list(&count)};
-    if (!list) return status{errc::no_device, static_cast<std::uint32_t>(errno)};
+    if (!list) return status{errc::no_device, subject::system_error, static_cast<std::uint32_t>(errno)};
     // By name, "mlx5_2" before "mlx5_10"; put in their places one by one, since std::sort costs half a second of compiling.
     std::vector<ibv_device*> chosen;
     for (int i = 0; i < count; ++i) {

@@ -65,7 +65,7 @@ VCCL_COLD inline status why_not_open(const ibv_device& device, int error) noexce
 VCCL_COLD inline result<device_ptr> open_device(std::string_view name) noexcept {
     int count = 0;
     ibv_device** const list = ibv_get_device_list(&count);
-    if (list == nullptr) return status{errc::no_device, static_cast<std::uint32_t>(errno)};
+    if (list == nullptr) return status{errc::no_device, subject::system_error, static_cast<std::uint32_t>(errno)};
     ibv_context* context = nullptr;
     status why{errc::no_device};
     for (int i = 0; i < count; ++i) {

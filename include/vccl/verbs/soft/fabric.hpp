@@ -77,7 +77,7 @@ public:
             if (auto s = engine_->claim_slot(); !s) return s;
             return result<soft>(soft(engine_, host_id{i}));
         }
-        return errc::not_found;
+        return vccl::status{errc::not_found, subject::host, unnamed_index};
     }
     /// What it was made with, hosts of other processes included.
     const topology& shape() const noexcept { return engine_->shape(); }

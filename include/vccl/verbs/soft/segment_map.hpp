@@ -42,7 +42,7 @@ inline status system_error(int error) noexcept {
                       : error == ENOMEM || error == ENOSPC ? errc::no_memory
                       : error == ENOENT                    ? errc::not_found
                                                            : errc::system;
-    return {code, static_cast<std::uint32_t>(error)};
+    return {code, code == errc::not_found ? subject::fabric : subject::system_error, static_cast<std::uint32_t>(error)};
 }
 
 /// A file descriptor that closes itself.
@@ -269,9 +269,9 @@ private:
         for (int attempt = 0; attempt < 8; ++attempt) {
             if (::link(draft.c_str(), path.c_str()) == 0) return {};
             if (errno != EEXIST) return system_error(errno);
-            if (unlink_if_dead(path) == liveness::alive) return errc::already_exists;
+            if (unlink_if_dead(path) == liveness::alive) break;
         }
-        return errc::already_exists;
+        return {errc::already_exists, subject::fabric, 0};
     }
 
     std::size_t bytes_{};
