@@ -5,6 +5,8 @@
 
 #include <vccl/host/compose.hpp>
 
+#include <bit>
+
 namespace nccl_net {
 
 /// What a grant says of its receive: its tag, and its place in the group of receives that NCCL posted together.
