@@ -395,6 +395,9 @@ TEST_CASE("a wrong command changes nothing and says which word is wrong") {
         {"flap A.nic0.p0 5ms 5ms 3x now", errc::parse_error, 5},
         {"rate A.nic0.p0 0.4B/s", errc::parse_error, 2},
         {"switch-down rail0.5", errc::parse_error, 1},
+        {"switch-down rail1.5", errc::parse_error, 1},
+        {"flap A.nic0.p0 5ms 5ms 2.5x", errc::parse_error, 2},
+        {"delay A.nic0.p0 1.5ns", errc::parse_error, 2},
     };
     for (const auto& c : cases) {
         CAPTURE(c.text);
@@ -420,9 +423,11 @@ TEST_CASE("what is wrong with a command is said with the word that is, and with 
     CHECK(words("switch-down rail9") == "nothing is called 'rail9'; rails: rail0 rail1");
     CHECK(words("dwn A.nic0.p0") == "'dwn' is no command");
     CHECK(words("") == "the end is no command");
-    CHECK(words("loss A.nic0.p0") == "'loss' needs more words");
-    CHECK(words("down A.nic0.p0 now") == "cannot make sense of 'now' or of what follows it");
-    CHECK(words("loss A.nic0.p0 much") == "cannot make sense of 'much' or of what follows it");
+    CHECK(words("loss A.nic0.p0") == "'loss' needs more words; it goes: loss TARGET PERCENT, such as 5%");
+    CHECK(words("down A.nic0.p0 now") == "cannot make sense of 'now' or of what follows it; it goes: down TARGET");
+    CHECK(words("flap A.nic0.p0 fast") ==
+          "cannot make sense of 'fast' or of what follows it; it goes: flap TARGET TIME-DOWN "
+          "TIME-UP COUNTx, such as 5ms 10ms 20x");
 }
 
 TEST_CASE("quantities are read with their units and fractions") {

@@ -105,7 +105,7 @@ bool read_quantity(std::string_view text, const unit (&units)[N], std::uint64_t&
             return millionths / 1'000'000 <= (std::uint64_t{1} << 62) / u.factor;
         }
         out = millionths * u.factor / 1'000'000;
-        return out != 0 || millionths == 0;  // 0 means "none" to most commands, so a little must not become it
+        return out * 1'000'000 == millionths * u.factor;  // what cannot be had exactly is not what was asked for
     }
     return false;
 }
@@ -153,6 +153,21 @@ inline constexpr fault_spelling fault_spellings[] = {
     {"on-down", fault_verb::on_down, fault_operand::behaviour},
     {"clear", fault_verb::clear, fault_operand::none},
 };
+
+/// What follows a command's word, for a person.
+constexpr std::string_view form_of(fault_operand o) noexcept {
+    switch (o) {
+        case fault_operand::none: return "TARGET";
+        case fault_operand::rail: return "railN";
+        case fault_operand::share: return "TARGET PERCENT, such as 5%";
+        case fault_operand::time: return "TARGET TIME, such as 20us";
+        case fault_operand::rate: return "TARGET BYTES/s, such as 2GB/s";
+        case fault_operand::count: return "TARGET COUNT";
+        case fault_operand::flap: return "TARGET TIME-DOWN TIME-UP COUNTx, such as 5ms 10ms 20x";
+        case fault_operand::behaviour: return "TARGET retry|op-error|flush|silent";
+    }
+    return "";
+}
 
 /// How many words a whole command has.
 constexpr std::uint32_t words_of(fault_operand o) noexcept {

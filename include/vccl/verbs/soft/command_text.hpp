@@ -30,8 +30,11 @@ VCCL_COLD inline std::string describe_command_fault(const vccl::status& s, std::
     }
     if (s.code != errc::parse_error) return describe(s);
     if (s.detail == 0) return quoted + " is no command";
-    if (word.empty()) return "'" + std::string(verb) + "' needs more words";
-    return "cannot make sense of " + quoted + " or of what follows it";
+    std::string form;
+    for (const auto& known : soft_detail::fault_spellings)
+        if (known.word == verb) form.append("; it goes: ").append(verb).append(" ").append(soft_detail::form_of(known.operand));
+    if (word.empty()) return std::string("'").append(verb).append("' needs more words").append(form);
+    return std::string("cannot make sense of ").append(quoted).append(" or of what follows it").append(form);
 }
 
 }  // namespace vccl::inline v0::verbs
