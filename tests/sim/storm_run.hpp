@@ -151,7 +151,9 @@ private:
         const std::uint64_t received = w_.rx && !w_.rx->health() ? w_.rx->received().value : ~std::uint64_t{0};
         still_[0] = still_[1] = false;
         w_.pass_time = nanoseconds{100'000};
-        while (r_.problem.empty() && ((w_.tx && w_.tx->health()) || (w_.rx && w_.rx->health()))) {
+        // One that never was connected cannot know whether its peer is still to come: its user says how long it waits.
+        const auto must_notice = [](const auto& end) { return end && end->health() && end->connected(); };
+        while (r_.problem.empty() && (must_notice(w_.tx) || must_notice(w_.rx))) {
             if (w_.fabric.now() >= limit) return problem("G12: one end is over, and the other never notices");
             weather();
             step();
