@@ -195,7 +195,7 @@ __global__ void keep_sending(Ref all, std::uint64_t* out, unsigned rounds, unsig
 
 /// Ports die and return, one after the other, while a kernel sends; nothing is lost, doubled or stuck.
 void dying_ports_to(int far) {
-    constexpr unsigned warps = 8, piece = 1024, schedules = 20;
+    constexpr unsigned warps = 8, piece = 1024, schedules = 200;
     world w(far, warps * 64 * piece);
     GPU_REQUIRE(w.start());
     results r(warps);
@@ -229,6 +229,28 @@ void dying_ports_to(int far) {
     GPU_CHECK(w.moves > 0);
 }
 
+/// 1 GB/s a port: eight megabytes take as many milliseconds, whatever kernels and copies take beside that.
+template <class Ref>
+__global__ void put_all(Ref tx, std::uint64_t bytes, std::uint64_t* out) {
+    device::device_result r = tx.put(warp_scope{}, 0, 0, bytes);
+    if (r) r = tx.flush(warp_scope{});
+    if (threadIdx.x == 0) out[0] = device::pack(r);
+}
+void limited_rate() {
+    constexpr std::uint64_t bytes = 8 << 20;
+    world w(0, bytes);
+    w.nic->limit(1'000'000'000);
+    GPU_REQUIRE(w.start());
+    results r(1);
+    const steady_clock clock;
+    const nanoseconds begun = clock.now();
+    put_all<<<1, 32, 0, w.stream>>>(w.tx->ref(), bytes, r.word);
+    GPU_REQUIRE(cudaStreamSynchronize(w.stream) == cudaSuccess);
+    GPU_CHECK(clock.now() - begun >= nanoseconds{8'300'000});
+    GPU_CHECK(r.bad() == 0);
+    GPU_CHECK(w.received() == w.sent);
+}
+
 /// The second GPU, if there is one that the first reaches.
 int other_gpu() {
     int n = 0, can = 0;
@@ -248,6 +270,7 @@ int main(int argc, char** argv) {
     if (argc > 1) wanted = argv[1];
     run("operations within one GPU", [] { operations_to(0); });
     run("ports die while a kernel sends, within one GPU", [] { dying_ports_to(0); });
+    run("a rate", [] { limited_rate(); });
     if (other_gpu() == 0) {
         std::puts("no second GPU that the first reaches: not run between two");
         return finish();

@@ -45,6 +45,10 @@ public:
     void pause() noexcept { board_->pause(); }
     /// @}
 
+    /// Effects: each port sends at most so many bytes a second, from now on; 0: as many as go. Requires: 0, or 1000 or more. Any
+    /// thread.
+    void limit(std::uint64_t bytes_per_second) noexcept { board_->set_rate(bytes_per_second); }
+
     /// Returns: a QP in RESET. invalid_argument (depths), no_memory, or what the port says.
     VCCL_COLD result<qp> create_qp(port_type& port, const ring_limits& limits) noexcept;
 

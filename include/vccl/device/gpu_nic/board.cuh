@@ -31,6 +31,7 @@ public:
         pause();
         if (runners_ != nullptr) (void)cudaFree(runners_);
         if (regions_ != nullptr) (void)cudaFree(regions_);
+        if (port_free_ != nullptr) (void)cudaFree(port_free_);
         if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
         if (shared_ != nullptr) mapped_memory::free(shared_);
     }
@@ -85,6 +86,11 @@ public:
         return ports_++;
     }
     void set_port(unsigned port, bool up) noexcept { write(&t_.port_up[port], up ? 1u : 0u); }
+
+    /// 0: as fast as it goes.
+    void set_rate(std::uint64_t bytes_per_second) noexcept {
+        write(&shared_->pace, bytes_per_second == 0 ? 0u : static_cast<std::uint32_t>(1'000'000'000'000 / bytes_per_second));
+    }
 
     VCCL_COLD result<unsigned> add_region(const region& r) noexcept {
         const scoped_lock lock(mutex_);
@@ -169,7 +175,8 @@ private:
         shared_ = static_cast<shared*>(mapped_memory::allocate(sizeof(shared)));
         runners_ = static_cast<runner*>(link_->allocate(sizeof(runner) * max_queues));
         regions_ = static_cast<region*>(link_->allocate(sizeof(region) * max_regions));
-        if (!stream || shared_ == nullptr || runners_ == nullptr || regions_ == nullptr) return false;
+        port_free_ = static_cast<std::uint64_t*>(link_->allocate(sizeof(std::uint64_t) * max_ports));
+        if (!stream || shared_ == nullptr || runners_ == nullptr || regions_ == nullptr || port_free_ == nullptr) return false;
         t_.queues = shared_->queues;
         t_.ends = shared_->ends;
         t_.reports = shared_->reports;
@@ -179,6 +186,8 @@ private:
         t_.stop = &shared_->stop;
         t_.region_count = &shared_->region_count;
         t_.regions = regions_;
+        t_.pace = &shared_->pace;
+        t_.port_free = port_free_;
         return true;
     }
 
@@ -188,7 +197,7 @@ private:
         pass_count blocks[max_blocks];
         end_entry ends[max_ends];
         std::uint32_t port_up[max_ports];
-        std::uint32_t queue_count, region_count, stop;
+        std::uint32_t queue_count, region_count, stop, pace;
     };
 
     mutable mutex mutex_;
@@ -197,6 +206,7 @@ private:
     shared* shared_{};
     runner* runners_{};
     region* regions_{};
+    std::uint64_t* port_free_{};
     tables t_{};
     std::uint32_t qpns_[max_ends]{};
     bool region_used_[max_regions]{}, queue_used_[max_queues]{};

@@ -41,7 +41,8 @@ public:
             return {};
         }
         since_ = 0;
-        return plan(t, e);
+        const step next = plan(t, e);
+        return next.what == step::kind::none || has_crossed(t, e, next.bytes, now) ? next : step{};
     }
     /// Effects: the step's bytes have been moved and can be seen by everyone.
     VCCL_HOST_DEVICE void finish(const step& s) noexcept {
@@ -57,7 +58,7 @@ private:
         generation_ = generation;
         consumer_ = ring_consumer(e.memory);
         busy_ = failed_ = overrun_ = false;
-        heard_ = since_ = 0;
+        heard_ = since_ = due_ = 0;
     }
     VCCL_HOST_DEVICE void listen() noexcept {
         const std::uint64_t value = consumer_.doorbell();
@@ -110,6 +111,21 @@ private:
         }
         return false;
     }
+    /// Is the time over that the bytes take on the port, behind all that other rings have given it? A rate holds for what a port
+    /// sends; what a READ brings counts at the port that asked.
+    VCCL_HOST_DEVICE bool has_crossed(const tables& t, const queue_entry& e, std::uint32_t bytes, std::uint64_t now) noexcept {
+        if (due_ == 0) {
+            const std::uint32_t pace = load<order::relaxed, scope::system>(t.pace);
+            if (pace == 0) return true;
+            const std::uint64_t ticks = std::uint64_t{bytes} * pace * link_ticks / 1000;
+            std::uint64_t free = load<order::relaxed, scope::gpu>(&t.port_free[e.port]);
+            do due_ = (free > now * link_ticks ? free : now * link_ticks) + ticks;
+            while (!compare_exchange<order::relaxed, scope::gpu>(&t.port_free[e.port], free, due_));
+        }
+        if (now * link_ticks < due_) return false;
+        due_ = 0;
+        return true;
+    }
     VCCL_HOST_DEVICE step plan(const tables& t, const queue_entry& e) noexcept {
         const wqe_fields& f = wqe_.fields;
         const std::uint32_t length = f.local.length;
@@ -141,7 +157,7 @@ private:
     /// The WQE at hand is over.
     VCCL_HOST_DEVICE void end(const judgement& j) noexcept {
         busy_ = false;
-        since_ = 0;
+        since_ = due_ = 0;
         if (!j.good() && !failed_) {
             failed_ = true;
             store<order::release, scope::system>(&report_->failed, generation_);
@@ -165,8 +181,9 @@ private:
     queue_report* report_{};
     std::uint64_t heard_{};
     std::uint64_t since_{};  ///< when the peer was first found out of reach; 0: it is not
+    std::uint64_t due_{};  ///< when the bytes at hand have crossed their port, in `link_ticks`; 0: none are under way
     std::uint32_t generation_{};
-    std::uint32_t done_{};   ///< bytes moved of the WQE at hand
+    std::uint32_t done_{};  ///< bytes moved of the WQE at hand
     bool busy_{};
     bool failed_{};
     bool overrun_{};

@@ -52,6 +52,11 @@ struct tables {
     std::uint32_t* stop{};
     std::uint32_t* region_count{};  ///< those behind are not live
     const region* regions{};
+    const std::uint32_t* pace{};    ///< picoseconds that a byte takes on its port; 0: no limit
+    std::uint64_t* port_free{};  ///< when each port has sent what was given to it, in `link_ticks`. In GPU memory, by the kernel
 };
+
+/// Eighths of a nanosecond: a count of them since 1970 has room in 64 bits, and 8 bytes at 400 Gbit/s are more than nothing.
+inline constexpr std::uint64_t link_ticks = 8;
 
 }  // namespace vccl::inline v0::device::gpu_nic_detail
