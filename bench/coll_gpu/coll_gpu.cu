@@ -40,6 +40,12 @@ void need(cudaError_t e, const char* what) {
     std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(e));
     std::exit(1);
 }
+/// The ranks take this machine's GPUs in turn.
+int gpu_of(std::uint32_t rank) {
+    int n = 1;
+    need(cudaGetDeviceCount(&n), "cudaGetDeviceCount");
+    return static_cast<int>(rank) % n;
+}
 double now_us() { return static_cast<double>(steady_clock{}.now().count) * 1e-3; }
 double median(std::vector<double> v) {
     std::sort(v.begin(), v.end());
@@ -110,7 +116,7 @@ std::vector<double> on_ranks(const std::vector<std::uint64_t>& sizes, Run&& run)
     std::vector<std::thread> threads;
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
         threads.emplace_back([&, rank] {
-            need(cudaSetDevice(0), "cudaSetDevice");
+            need(cudaSetDevice(gpu_of(rank)), "cudaSetDevice");
             host_context<verbs::soft> context(*fabric->host(fabric->shape().hosts[rank].name.view()), fabric->shape());
             mesh_type mesh(context, gpu_id{static_cast<std::uint16_t>(rank)}, rank, ranks, {});
             const auto carry = [&](std::vector<std::vector<parcel>>& boxes, result<std::vector<parcel>> list) {
@@ -158,9 +164,10 @@ std::vector<double> over_gpu(const std::vector<std::uint64_t>& sizes, Make&& mak
         buffer in(largest), out(largest), scratch(mesh.limits().scratch_bytes());
         staged_memory in_views(in.at, largest), out_views(out.at, largest),
             scratch_views(scratch.at, mesh.limits().scratch_bytes());
-        auto ends = staged_type::make(context, mesh.ends(), mesh.limits().piece_bytes, 16, [] { return cuda_engine::create(0); });
+        auto ends = staged_type::make(context, mesh.ends(), mesh.limits().piece_bytes, 16,
+                                      [&] { return cuda_engine::create(gpu_of(rank)); });
         need(ends.error(), "staged ends");
-        communicator_type comm(rank, ranks, (*ends)->links(), scratch_views.view(), mesh.limits(), make());
+        communicator_type comm(rank, ranks, (*ends)->links(), scratch_views.view(), mesh.limits(), make(gpu_of(rank)));
         measure([&](std::uint64_t bytes) { sum(comm, in_views.view(), out_views.view(), bytes); }, [&] { comm.progress(); });
     });
 }
@@ -185,15 +192,15 @@ int main() {
     }
     kernels();
     const std::vector<std::uint64_t> sizes{std::uint64_t{64} << 10, std::uint64_t{1} << 20, std::uint64_t{8} << 20, largest};
-    const auto gpu = over_gpu<cuda_compute>(sizes, [] {
-        auto c = cuda_compute::create(0);
+    const auto gpu = over_gpu<cuda_compute>(sizes, [](int device) {
+        auto c = cuda_compute::create(device);
         need(c.error(), "cuda_compute");
         return std::move(*c);
     });
-    const auto idle = over_gpu<no_compute>(sizes, [] { return no_compute{}; });
+    const auto idle = over_gpu<no_compute>(sizes, [](int) { return no_compute{}; });
     const auto host = over_host(sizes);
-    std::printf("all-reduce, %u ranks of one process, float32 sum, us\n%12s %12s %18s %14s %10s\n", ranks, "bytes", "GPU memory",
-                "without kernels", "host memory", "busbw GB/s");
+    std::printf("all-reduce, %u ranks of one process on %d GPUs, float32 sum, us\n%12s %12s %18s %14s %10s\n", ranks, n, "bytes",
+                "GPU memory", "without kernels", "host memory", "busbw GB/s");
     for (std::size_t s = 0; s < sizes.size(); ++s)
         std::printf("%12llu %12.1f %18.1f %14.1f %10.2f\n", static_cast<unsigned long long>(sizes[s]), gpu[s], idle[s], host[s],
                     static_cast<double>(sizes[s]) / gpu[s] * 1e-3 * 2 * (ranks - 1) / ranks);

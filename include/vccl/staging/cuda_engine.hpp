@@ -41,7 +41,8 @@ F driver_function(const char* name) noexcept {
 using stream_wait_value = CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsigned);
 using address_range = CUresult (*)(CUdeviceptr*, std::size_t*, CUdeviceptr);
 
-/// Makes a device current, and the caller's own again.
+/// Makes a device current, and the caller's own again. The driver's functions need that even where it is the same: a thread
+/// that has called nothing yet has no context.
 class current_device {
 public:
     explicit current_device(int device) noexcept {
@@ -93,7 +94,7 @@ public:
     }
 
     /// As `copy_engine` and `pins_memory` ask; the memory is page-locked, and copies run on a stream of the engine's own. A stream that CUDA
-    /// does not know is invalid_argument with CUDA's number.
+    /// refuses, as another GPU's, is invalid_argument with CUDA's number; one that was destroyed is the caller's mistake.
     /// @{
     result<staging_buffer> allocate(std::size_t bytes) noexcept {
         void* p = nullptr;
@@ -112,6 +113,7 @@ public:
         if (e != cudaSuccess) return detail::cuda_status(e, errc::invalid_argument);
         const bool of_gpu = a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
         if (!of_gpu || a.device != state_->device) return errc::invalid_argument;
+        const detail::current_device current(state_->device);  // the driver knows the allocations of the current one
         CUdeviceptr base{};
         std::size_t size{};
         const auto at = reinterpret_cast<CUdeviceptr>(p);
@@ -150,6 +152,7 @@ public:
         return detail::cuda_status(cudaStreamWaitEvent(state_->copies, state_->marked[mark % copies_in_flight], 0));
     }
     status hold(stream s, std::uint64_t n) noexcept {
+        const detail::current_device current(state_->device);
         const CUresult r = state_->wait_value(s, state_->word_address, n, CU_STREAM_WAIT_VALUE_GEQ);
         return r == CUDA_SUCCESS ? status{} : status{errc::invalid_argument, static_cast<std::uint32_t>(r)};
     }
