@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// GPU memory registered directly, through a dma-buf, so that the NIC reads and writes it (GPUDirect RDMA) and nothing is
-/// staged. Set-up thread. Not run on hardware.
+/// staged. Set-up thread. Not run on a NIC.
 
 #include <vccl/host/context.hpp>
 #include <vccl/staging/cuda_engine.hpp>
@@ -34,7 +34,8 @@ private:
 };
 
 /// Registers [p, p + bytes) of GPU memory with every port of the context; a receive there counts only once it is flushed.
-/// Errors: unsupported if the backend, the driver or the GPU has no dma-buf: use staging; otherwise as registering host memory.
+/// Of any GPU, whichever is current. Errors: unsupported if the backend, the driver or the GPU has no dma-buf: use staging;
+/// invalid_argument, out_of_range: no GPU memory, or beyond its allocation; otherwise as registering host memory.
 template <verbs_backend B>
 VCCL_COLD result<device_memory> register_device(host_context<B>& context, void* p, std::uint64_t bytes) {
     if constexpr (!B::capabilities.dmabuf) {
@@ -44,6 +45,11 @@ VCCL_COLD result<device_memory> register_device(host_context<B>& context, void* 
         const auto range = detail::driver_function<detail::address_range>("cuMemGetAddressRange");
         const auto handle = detail::driver_function<range_handle>("cuMemGetHandleForAddressRange");
         if (!range || !handle) return errc::unsupported;
+        cudaPointerAttributes found{};
+        if (const cudaError_t e = cudaPointerGetAttributes(&found, p); e != cudaSuccess)
+            return detail::cuda_status(e, errc::invalid_argument);
+        if (found.type != cudaMemoryTypeDevice) return errc::invalid_argument;
+        const detail::current_device current(found.device);
         const auto at = reinterpret_cast<CUdeviceptr>(p);
         CUdeviceptr base{};
         std::size_t size{};
