@@ -20,10 +20,10 @@ using namespace vccl_gpu_test;
 
 namespace {
 
-using kernel_nic = device::gpu_nic<verbs::soft>;
+template <class Nic>
 struct kernel_rings {
     using policy_axis = axis::rings;
-    using source = kernel_nic;
+    using source = Nic;
 };
 struct happenings {
     using policy_axis = axis::completion;
@@ -47,11 +47,13 @@ struct gpu_bytes {
     gpu_bytes(const gpu_bytes&) = delete;
 };
 
-/// A sends from memory of GPU 0 to memory of GPU `far`.
+/// A sends from memory of GPU 0 to memory of GPU `far`. `Rings`, `Space`: where the queues lie.
+template <class Rings, class Space>
 struct world {
-    using backend = kernel_nic::backend;
+    using kernel_nic = device::gpu_nic<verbs::soft, Rings>;
+    using backend = typename kernel_nic::backend;
     using sender =
-        device_sender<backend, sibling_port, qp_group<2>, rollback_fifo<128>, happenings, device::gpu_space, kernel_rings>;
+        device_sender<backend, sibling_port, qp_group<2>, rollback_fifo<128>, happenings, Space, kernel_rings<kernel_nic>>;
     using receiver = device_receiver<backend, sibling_port, qp_group<2>, happenings, hold_down<5>, device::gpu_space>;
 
     verbs::soft_fabric fabric;
@@ -91,7 +93,7 @@ struct world {
         o.timeout = 20_s;
         o.signals = 32;
         tx = std::make_unique<sender>(a, *nic, gpu_id{0}, channel_id{1}, out_memory.view(), o, sibling_port{}, happenings{&moves},
-                                      detect{}, steady_clock{}, device::gpu_space{link.get()});
+                                      detect{}, steady_clock{}, Space{link.get()});
         rx = std::make_unique<receiver>(b, gpu_id{2}, channel_id{1}, in_memory.view(), o);
     }
     bool start() {
@@ -129,6 +131,9 @@ struct world {
     std::uint64_t signal(std::uint32_t w) const { return rx->ref().peek(w); }
 };
 
+using in_host_memory = world<device::mapped_rings, device::gpu_space>;
+using in_gpu_memory = world<device::gpu_rings, device::gpu_ring_space>;
+
 struct results {
     std::uint64_t* word;
     unsigned count;
@@ -157,8 +162,9 @@ __global__ void all_operations(Ref tx, device::receiver_ref rx, std::uint64_t* o
     note(8, tx.flush(warp_scope{}));
 }
 
+template <class World>
 void operations_to(int far) {
-    world w(far, 1 << 20);
+    World w(far, 1 << 20);
     GPU_REQUIRE(w.start());
     results r(9);
     all_operations<<<1, 32, 0, w.stream>>>(w.tx->ref(), w.rx->ref(), r.word);
@@ -194,9 +200,10 @@ __global__ void keep_sending(Ref all, std::uint64_t* out, unsigned rounds, unsig
 }
 
 /// Ports die and return, one after the other, while a kernel sends; nothing is lost, doubled or stuck.
+template <class World>
 void dying_ports_to(int far) {
     constexpr unsigned warps = 8, piece = 1024, schedules = 200;
-    world w(far, warps * 64 * piece);
+    World w(far, warps * 64 * piece);
     GPU_REQUIRE(w.start());
     results r(warps);
     std::uint64_t random = 0x9e3779b97f4a7c15u, sums[2]{};
@@ -238,7 +245,7 @@ __global__ void put_all(Ref tx, std::uint64_t bytes, std::uint64_t* out) {
 }
 void limited_rate() {
     constexpr std::uint64_t bytes = 8 << 20;
-    world w(0, bytes);
+    in_host_memory w(0, bytes);
     w.nic->limit(1'000'000'000);
     GPU_REQUIRE(w.start());
     results r(1);
@@ -268,14 +275,16 @@ int main(int argc, char** argv) {
     (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     need_gpu();
     if (argc > 1) wanted = argv[1];
-    run("operations within one GPU", [] { operations_to(0); });
-    run("ports die while a kernel sends, within one GPU", [] { dying_ports_to(0); });
+    run("operations within one GPU", [] { operations_to<in_host_memory>(0); });
+    run("ports die while a kernel sends, within one GPU", [] { dying_ports_to<in_host_memory>(0); });
+    run("operations on rings in GPU memory", [] { operations_to<in_gpu_memory>(0); });
+    run("ports die while a kernel sends, rings in GPU memory", [] { dying_ports_to<in_gpu_memory>(0); });
     run("a rate", [] { limited_rate(); });
     if (other_gpu() == 0) {
         std::puts("no second GPU that the first reaches: not run between two");
         return finish();
     }
-    run("operations to another GPU", [] { operations_to(1); });
-    run("ports die while a kernel sends to another GPU", [] { dying_ports_to(1); });
+    run("operations to another GPU", [] { operations_to<in_host_memory>(1); });
+    run("ports die while a kernel sends to another GPU", [] { dying_ports_to<in_host_memory>(1); });
     return finish();
 }

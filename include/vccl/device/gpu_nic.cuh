@@ -12,6 +12,7 @@
 /// Threads: `progress()` on one thread, often: it shows the kernel which ports are up. Set-up calls on the owners' threads.
 
 #include <vccl/device/gpu_nic/backend.cuh>
+#include <vccl/device/gpu_nic/ring_place.cuh>
 #include <vccl/device/ring_source.hpp>
 
 #include <vector>
@@ -19,7 +20,7 @@
 namespace vccl::inline v0::device {
 
 /// Set-up calls may take as long as the kernel needs to pause; see above for what must not be called meanwhile.
-template <verbs_backend Backend>
+template <verbs_backend Backend, class Rings = mapped_rings>
 class gpu_nic {
     using board = gpu_nic_detail::board;
     using queue_state = gpu_nic_detail::queue_state;
@@ -92,8 +93,8 @@ private:
 };
 
 /// What endpoints that use this NIC are made over: `Backend`, known to the NIC.
-template <verbs_backend Backend>
-class gpu_nic<Backend>::backend {
+template <verbs_backend Backend, class Rings>
+class gpu_nic<Backend, Rings>::backend {
 public:
     using policy_axis = axis::verbs;
     using port = port_type;  ///< Ports whose queue pairs this NIC consumes.
@@ -117,8 +118,8 @@ private:
 };
 
 /// A QP whose ring the kernel consumes; see `ring_qp`. Its peer must be a QP of a `backend` of the same NIC.
-template <verbs_backend Backend>
-class gpu_nic<Backend>::qp {
+template <verbs_backend Backend, class Rings>
+class gpu_nic<Backend, Rings>::qp {
     using plain_qp = typename port_type::qp;
 
 public:
@@ -180,7 +181,7 @@ private:
         board& on;
         late<typename port_type::cq> cq;
         late<plain_qp> plain;
-        ring_memory<mapped_memory> memory;
+        Rings memory;
         unsigned queue{gpu_nic_detail::max_queues};
 
         explicit parts(board& b) noexcept : on(b) {}
@@ -222,12 +223,13 @@ private:
     owned<parts> parts_;
 };
 
-template <verbs_backend Backend>
-VCCL_COLD result<typename gpu_nic<Backend>::qp> gpu_nic<Backend>::create_qp(port_type& port, const ring_limits& limits) noexcept {
+template <verbs_backend Backend, class Rings>
+VCCL_COLD result<typename gpu_nic<Backend, Rings>::qp> gpu_nic<Backend, Rings>::create_qp(port_type& port,
+                                                                                          const ring_limits& limits) noexcept {
     const typename qp::paused meanwhile(*board_);
     owned<typename qp::parts> p(new (std::nothrow) typename qp::parts(*board_));
     if (!p) return errc::no_memory;
-    auto memory = ring_memory<mapped_memory>::make(limits.depth, limits.cq_depth != 0 ? limits.cq_depth : limits.depth);
+    auto memory = Rings::make(*board_, limits.depth, limits.cq_depth != 0 ? limits.cq_depth : limits.depth);
     if (!memory) return memory.error();
     p->memory = std::move(*memory);
     auto cq = port.create_cq(4);

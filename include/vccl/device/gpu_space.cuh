@@ -100,4 +100,10 @@ struct gpu_space {
 };
 static_assert(queue_space<gpu_space>);
 
+/// The same where the rings lie in a GPU's memory, too: `gpu_nic<Backend, gpu_rings>`.
+struct gpu_ring_space : gpu_space {
+    static constexpr bool rings_are_local = true;  ///< The service reaches rings by copies.
+};
+static_assert(queue_space<gpu_ring_space>);
+
 }  // namespace vccl::inline v0::device

@@ -4,7 +4,7 @@
 /// still published on the old one, and tells what their completions say. Service thread only; it never waits.
 
 #include <vccl/device/restart.hpp>
-#include <vccl/device/space.hpp>
+#include <vccl/device/ring_access.hpp>
 
 namespace vccl::inline v0::device {
 
@@ -12,7 +12,8 @@ template <queue_space Space>
 class queue_service {
 public:
     /// `view`: with pointers that the host can use, too. It may still be filled in until `open`.
-    explicit queue_service(const queue_view* view = nullptr, Space space = {}) noexcept : v_(view), space_(space) {}
+    explicit queue_service(const queue_view* view = nullptr, Space space = {}) noexcept
+        : v_(view), space_(space), access_(space) {}
 
     /// Effects: the queue begins, with software index `start` as hardware index `hardware` of the ring's QP.
     void open(unsigned ring, std::uint32_t epoch, std::uint32_t qpn, std::uint64_t start = 0,
@@ -53,7 +54,7 @@ public:
         const device::ring& from = v_->rings[old.ring()].ring;
         const std::uint64_t done = scan().done;
         const std::uint64_t restart = restart_point(done, end, words, count, [&](std::uint64_t i) {
-            return effect_of(from.slot(old.hardware(i)), space_.read(&v_->notes[i & (v_->depth() - 1)]), v_->signals,
+            return effect_of(access_.get(from.slot(old.hardware(i))), space_.read(&v_->notes[i & (v_->depth() - 1)]), v_->signals,
                              v_->signal_count);
         });
         active_ = gate::make(qpn, restart, epoch, to);
@@ -90,10 +91,10 @@ public:
         if (fresh) s.done += static_cast<std::uint16_t>(active_.first() - s.done);
         for (const std::uint64_t end = n + r.cq_depth(); n != end; ++n) {
             const cqe64& c = r.entry(n);
-            const cqe_tail t = tail_of(load<order::acquire, scope::system>(&c.word[15]));
+            const cqe_tail t = tail_of(access_.word(c, 15));
             if (!is_written(t, n, r.cq_depth_log)) break;
             if (is_error(t)) {
-                const std::uint32_t why = load<order::relaxed, scope::system>(&c.word[cqe_syndrome_word]);
+                const std::uint32_t why = access_.word(c, cqe_syndrome_word);
                 s.failure = {outcome::error, syndrome_in(why), vendor_in(why), t.wqe_index, active_.epoch()};
                 break;
             }
@@ -162,19 +163,16 @@ private:
     void carry(gate from, std::uint64_t begin, std::uint64_t end) noexcept {
         const ring_view& to = v_->rings[active_.ring()];
         for (std::uint64_t i = begin; i != end; ++i) {
-            wqe_block b = v_->rings[from.ring()].ring.slot(from.hardware(i));
+            wqe_block b = access_.get(v_->rings[from.ring()].ring.slot(from.hardware(i)));
             carry_over(b, i, active_, *v_, to);
-            to.ring.slot(active_.hardware(i)) = b;
+            access_.put(to.ring.slot(active_.hardware(i)), b);
         }
     }
-    void ring_bell(std::uint64_t end) noexcept {
-        const device::ring& r = v_->rings[active_.ring()].ring;
-        store<order::release, scope::system>(&r.doorbell_record[send_record], encode_send_record(active_.hardware(end)));
-        store<order::release, scope::system>(r.doorbell, encode_doorbell(active_.hardware(end), active_.qpn()));
-    }
+    void ring_bell(std::uint64_t end) noexcept { access_.ring(v_->rings[active_.ring()].ring, active_, end); }
 
     const queue_view* v_{};
     [[no_unique_address]] Space space_{};
+    [[no_unique_address]] ring_access<Space> access_;
     gate active_{};
     gate opened_[max_rings]{};
     std::uint64_t adopted_{};

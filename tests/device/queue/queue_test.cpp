@@ -178,6 +178,66 @@ TEST_CASE("The doorbell rings once for a batch whose later posters have reserved
     CHECK(decode_doorbell(*r.rings[0].view().doorbell).next == 2);
 }
 
+TEST_CASE("Who finds somebody ringing leaves the bell to that one, and is counted") {
+    rig r(64);
+    r.words.rung += bell::one;  // somebody is at it
+    queue_ref<policy> q(&r.view);
+    deadline until = r.within(1'000'000);
+    const auto encode = [](unsigned, const wqe_head& h, const ring_view&) { return nop(h); };
+    CHECK(q.post(single{}, 1, until, encode));
+    CHECK(*r.rings[0].view().doorbell == 0);
+    CHECK(bell{r.words.rung}.asks() == 2);
+    CHECK(stamp{r.words.ready}.index() == 1);
+    // That one has left now without having looked: the next poster rings for both.
+    r.words.rung = bell::left_at(0).raw;
+    CHECK(q.post(single{}, 1, until, encode));
+    CHECK(decode_doorbell(*r.rings[0].view().doorbell).next == 2);
+    CHECK(bell{r.words.rung}.raw == bell::left_at(2).raw);
+}
+
+TEST_CASE("A bell's index wraps at 2^40, a lock's ticket at 2^16") {
+    constexpr std::uint64_t end = std::uint64_t{1} << 40;
+    CHECK_FALSE(bell::left_at(end - 1).has_rung_for(end));
+    CHECK(bell::left_at(end).has_rung_for(end));
+    CHECK(bell::left_at(end + 5).has_rung_for(end - 3));
+    CHECK_FALSE(bell::left_at(end - 3).has_rung_for(end + 5));
+    const completions last = completions::make(7, 0xfffe);
+    CHECK(last.left(9).index() == 9);
+    CHECK(last.left(9).ticket() == 0);
+}
+
+TEST_CASE("A flush takes completions only when a quarter of the queue has come together") {
+    rig r(64);
+    const ref tx = sender(r);
+    for (int i = 0; i < 4; ++i) CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    CHECK(tx.flush(thread_scope{}));
+    CHECK(completions{r.words.completed}.index() == 0);
+    CHECK(r.words.credits == 60);
+    for (int i = 0; i < 12; ++i) CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    CHECK(tx.flush(thread_scope{}));
+    CHECK(completions{r.words.completed}.index() == 16);
+    CHECK(r.words.credits == 64);
+}
+
+TEST_CASE("Posts of one, two and many WQEs are flushed alike, in any mixture") {
+    rig r(256);
+    const ref tx = sender(r);
+    std::uint64_t random = 88172645463325252u, value = 0;
+    for (int n = 0; n < 3000; ++n) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        for (unsigned k = 0; k < random % 40; ++k) {
+            if ((random >> (k % 60) & 1) != 0)
+                REQUIRE(tx.put(thread_scope{}, 0, 0, 8));
+            else
+                REQUIRE(tx.put_signal(thread_scope{}, 0, 0, 8, 1, ++value));
+        }
+        REQUIRE(tx.flush(thread_scope{}));
+        REQUIRE(r.word[1] == value);
+    }
+}
+
 TEST_CASE("Zero bytes are a put; more than 2^30 are several WQEs") {
     rig r;
     r.nic[0]->stop_before = 0;

@@ -72,7 +72,8 @@ struct copying_nic {
     }
 };
 
-struct rig {
+template <queue_space Space>
+struct rig_in {
     static constexpr unsigned lanes = 2;
     static constexpr std::uint32_t signals = 8;
     static constexpr std::size_t window_bytes = 1 << 16;
@@ -88,14 +89,14 @@ struct rig {
     ring_memory<heap_memory> rings[lanes];
     std::unique_ptr<copying_nic> nic[lanes];
     queue_view view{};
-    queue_service<host_space> service;
+    queue_service<Space> service;
     std::int64_t time{};
     std::uint64_t passes{};
     std::function<void()> on_pass;
-    host_wait waiting{this, [](void* self) { static_cast<rig*>(self)->pass(); },
-                      [](void* self) { return static_cast<rig*>(self)->time; }};
+    host_wait waiting{this, [](void* self) { static_cast<rig_in*>(self)->pass(); },
+                      [](void* self) { return static_cast<rig_in*>(self)->time; }};
 
-    explicit rig(std::uint32_t depth = 16, std::uint64_t start = 0, std::uint16_t hardware = 0)
+    explicit rig_in(std::uint32_t depth = 16, std::uint64_t start = 0, std::uint16_t hardware = 0)
         : notes(depth), window(window_bytes), remote(window_bytes), service(&view) {
         view.words = &words;
         view.told = &told;
@@ -117,7 +118,7 @@ struct rig {
         view.depth_log = rings[0].view().depth_log;
         service.open(0, 1, view.rings[0].ring.qpn, start, hardware);
     }
-    rig(const rig&) = delete;
+    rig_in(const rig_in&) = delete;
 
     void pass() {
         ++passes;
@@ -129,5 +130,6 @@ struct rig {
     }
     deadline within(std::int64_t ns) const { return {&waiting, ns}; }
 };
+using rig = rig_in<host_space>;
 
 }  // namespace vccl_test

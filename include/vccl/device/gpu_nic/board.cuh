@@ -24,7 +24,7 @@ public:
         made->link_ = std::move(*link);
         made->device_ = device;
         made->grid_ = blocks;
-        return made->allocate() ? result<owned<board>>(std::move(made)) : result<owned<board>>(errc::no_memory);
+        return made->prepare() ? result<owned<board>>(std::move(made)) : result<owned<board>>(errc::no_memory);
     }
     board(const board&) = delete;
     VCCL_COLD ~board() {
@@ -78,6 +78,17 @@ public:
             }
         }
         return {};
+    }
+
+    /// Memory of the NIC's GPU, zeroed; freed with cudaFree, while the kernel is paused.
+    VCCL_COLD void* allocate(std::size_t bytes) noexcept {
+        const scoped_lock lock(mutex_);
+        return link_->allocate(bytes);
+    }
+    /// Into such memory; passes a running kernel.
+    VCCL_COLD void copy_in(void* to, const void* from, std::size_t bytes) noexcept {
+        const scoped_lock lock(mutex_);
+        link_->copy_in(to, from, bytes);
     }
 
     VCCL_COLD result<unsigned> add_port() noexcept {
@@ -166,7 +177,7 @@ private:
     std::uint64_t passes(unsigned b) const noexcept { return load<order::acquire, scope::system>(&t_.blocks[b].passes); }
     void set_live(unsigned i, std::uint32_t live) noexcept { link_->copy_in(&regions_[i].live, &live, sizeof live); }
 
-    VCCL_COLD bool allocate() noexcept {
+    VCCL_COLD bool prepare() noexcept {
         int before = 0;
         (void)cudaGetDevice(&before);
         (void)cudaSetDevice(device_);
