@@ -109,9 +109,14 @@ class site:
             made = made.replace(f"<p>PICTURE-{number}-HERE</p>", svg)
         return re.sub(r'(href|src)="([^"]*)"', lambda m: f'{m.group(1)}="{html.escape(self.relink(page, html.unescape(m.group(2))))}"', made)
 
+    def link_to_public(self):
+        return '<a href="api.html#what-is-public">what is public</a>' if "api" in self.pages else "docs/api.md"
+
     def headers(self):
-        """A table of all headers with what their first lines say."""
-        out = "<h1>Headers</h1><p>From the ground up: a header includes only its own folder or one above it on this page.</p>"
+        """A table of all headers with what their first lines say; the reference leaves out those that are "inside"."""
+        out = "<h1>Headers</h1><p>From the ground up: a header includes only its own folder or one above it on this page. "
+        out += f'"Inside": a part of others, not for programs ({self.link_to_public()}).</p>'
+        left_out = re.search(r"^EXCLUDE +=((?:.*\\\n)*.*)", (here / "Doxyfile").read_text(), re.M).group(1).replace("\\", " ").split()
         order = re.search(r"^set\(layers (.*)\)$", (top / "tests/package/layers.cmake").read_text(), re.M).group(1).split()
         include = top / "include/vccl"
         for layer in ["", *order]:
@@ -123,8 +128,11 @@ class site:
                 about = re.sub(r"^/// ?", "", said.group(1), flags=re.M).strip() if said else ""
                 first = re.split(r"(?<=\.)\s", " ".join(about.split("\n\n")[0].split()))[0]
                 first = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(first))
+                name = str(header.relative_to(include.parent))
+                if any(name == one or name.startswith(one + "/") for one in left_out):
+                    first = "<em>Inside.</em> " + first
                 where = html.escape(self.relink(include / "x", str(header)))
-                rows += f'<tr><td><a href="{where}">{header.relative_to(include.parent)}</a></td><td>{first}</td></tr>'
+                rows += f'<tr><td><a href="{where}">{name}</a></td><td>{first}</td></tr>'
             if rows:
                 out += f'<h2 id="{layer or "top"}">{layer or "umbrellas"}</h2><table>{rows}</table>'
         return out
