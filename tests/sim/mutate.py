@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Breaks the library on purpose, one named breakage at a time, and says what notices.
 
-    mutate.py [--only NAME,...] [--quick]
+    mutate.py [--only NAME,...] [--quick | --check]
 
 A breakage is a file of tests/sim/mutations: a sentence, `file:` under include/vccl, and the lines to be replaced. It must match in
 exactly one place, so that it cannot be lost when the code moves. Each is applied to a copy of the headers; then come, until one
@@ -74,6 +74,7 @@ def what_noticed(text, status):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--only", default="")
+    arguments.add_argument("--check", action="store_true", help="only whether each breakage still has its one place in the headers")
     arguments.add_argument("--quick", action="store_true", help="the core simulation alone")
     chosen = arguments.parse_args()
     names = set(filter(None, chosen.only.split(",")))
@@ -90,7 +91,7 @@ def main():
             if restore is None:
                 row = ("does not apply", f"{file} has not exactly one such place", 0)
             else:
-                for what, source, args, more in tries(file, then):
+                for what, source, args, more in () if chosen.check else tries(file, then):
                     if chosen.quick and what != "sim_core":
                         break
                     if not tree.build(source, folder + "/try", *more):
@@ -106,6 +107,8 @@ def main():
                         row = (what, what_noticed(text, status), time.monotonic() - begin)
                         break
                 restore()
+            if chosen.check and row is None:
+                row = ("applies", file, 0)
             if row is None or row[0].startswith("does not"):
                 survivors += 1
             row = row or ("nobody", "survived", 0)
