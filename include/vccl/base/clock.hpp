@@ -22,7 +22,7 @@ struct steady_clock {
 /// Shows the time that its source holds; copies share the source. Owner thread only.
 struct manual_clock {
     using policy_axis = axis::clock;
-    const nanoseconds* source{};  ///< Must be set before the first now() and live as long as the copies do.
+    const nanoseconds* source{};  ///< must be set before the first now() and live as long as the copies do
     /// What the source holds at this moment; moving it is its owner's business.
     nanoseconds now() const noexcept { return *source; }
 };

@@ -13,8 +13,8 @@ namespace vccl::inline v0 {
 /// A number that only mixes with its own kind.
 template <class Tag, class Rep>
 struct strong_id {
-    using rep = Rep;  ///< The number's type, as it lies in memory and in blobs.
-    Rep value{};  ///< The bare number.
+    using rep = Rep;  ///< the number's type, as it lies in memory and in blobs
+    Rep value{};  ///< the bare number
 
     constexpr strong_id() noexcept = default;
     /// Explicit, so that no number becomes an id by accident.
@@ -26,7 +26,7 @@ using qpn = strong_id<struct qpn_tag, std::uint32_t>;          ///< queue pair n
 using psn = strong_id<struct psn_tag, std::uint32_t>;          ///< packet sequence number, 24 bits
 using lkey = strong_id<struct lkey_tag, std::uint32_t>;        ///< local memory key
 using rkey = strong_id<struct rkey_tag, std::uint32_t>;        ///< remote memory key
-using channel_id = strong_id<struct channel_tag, std::uint32_t>;  ///< A number of the user's own, the same at both ends
+using channel_id = strong_id<struct channel_tag, std::uint32_t>;  ///< a number of the user's own, the same at both ends
 using sequence = strong_id<struct sequence_tag, std::uint64_t>;///< chunk number within a channel, from 0
 using epoch = strong_id<struct epoch_tag, std::uint32_t>;      ///< failover generation of a channel, from 1
 using lane_id = strong_id<struct lane_tag, std::uint8_t>;      ///< index into a channel's ordered lane list

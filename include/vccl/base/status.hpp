@@ -107,7 +107,7 @@ inline constexpr std::uint32_t unnamed_index = ~std::uint32_t{0};
 struct [[nodiscard]] status {
     static constexpr std::uint8_t no_lane = 0xff;  ///< `lane` of an error that concerns no lane, or all.
 
-    errc code{errc::ok};               ///< What kind of thing happened; docs/errors.md has them all.
+    errc code{errc::ok};               ///< what kind of thing happened; docs/errors.md has them all
     wc_status wc{wc_status::success};  ///< the completion behind it, if one was
     std::uint8_t lane{no_lane};        ///< index in the channel's lane list, or `no_lane`
     subject about{};                   ///< what `detail` and `extra` are

@@ -13,7 +13,7 @@ namespace vccl::inline v0 {
 
 /// A span of time, or a point on a clock that started at zero.
 struct nanoseconds {
-    std::int64_t count{};  ///< Signed, so that differences need no care; 292 years in either direction.
+    std::int64_t count{};  ///< signed, so that differences need no care; 292 years in either direction
     friend constexpr auto operator<=>(const nanoseconds&, const nanoseconds&) noexcept = default;
     /// Plain arithmetic on counts; nothing checks for overflow.
     /// @{

@@ -19,9 +19,9 @@ namespace vccl::inline v0 {
 
 /// 32 bytes. Never sent, never printed.
 struct job_secret {
-    static constexpr std::size_t least_text = 16;  ///< Characters of a text; fewer would be guessed.
+    static constexpr std::size_t least_text = 16;  ///< characters of a text; fewer would be guessed
 
-    unsigned char bytes[32]{};  ///< Filled by `from_text`; all zero is no secret.
+    unsigned char bytes[32]{};  ///< filled by `from_text`; all zero is no secret
 
     /// From a text that all ranks were given, such as the output of `openssl rand -hex 32`. invalid_argument: it is shorter than
     /// `least_text` characters, so it could be guessed.
@@ -41,7 +41,7 @@ struct job_secret {
 
 /// What proves that a message comes from one who knows the secret.
 struct message_code {
-    unsigned char bytes[32]{};  ///< The whole HMAC, not cut.
+    unsigned char bytes[32]{};  ///< the whole HMAC, not cut
     /// In a time that does not depend on where they differ.
     friend bool operator==(const message_code& a, const message_code& b) noexcept {
         return ::CRYPTO_memcmp(a.bytes, b.bytes, sizeof a.bytes) == 0;

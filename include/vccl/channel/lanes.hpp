@@ -17,21 +17,21 @@ enum class lane_health : std::uint8_t { up, failed, fenced, restoring, verifying
 
 /// All that one end knows of a lane; an endpoint's `lane_health(l)` shows it. Written by the owner thread.
 struct lane_state {
-    lane_health health{lane_health::fenced};  ///< Only `up` carries chunks.
+    lane_health health{lane_health::fenced};  ///< only `up` carries chunks
     bool port_up{true};             ///< of this end's port, as last told
     bool fencing{};                 ///< the executor has been asked to fence and has not answered yet
-    bool probe_open{};              ///< A probe was sent that the lane itself has not answered yet.
+    bool probe_open{};              ///< a probe was sent that the lane itself has not answered yet
     bool probe_heard_elsewhere{};   ///< another way answered the open probe
-    bool suspected{};               ///< Something was amiss and no probe has cleared it up so far.
+    bool suspected{};               ///< something was amiss and no probe has cleared it up so far
     bool told_back{};               ///< the peer has said that its port is back, since the lane died
-    std::uint32_t generation{1};    ///< Which life of the lane this is: grows with each rebuild.
+    std::uint32_t generation{1};    ///< which life of the lane this is: grows with each rebuild
     std::uint32_t dead_generation{};///< every generation up to this one is dead
-    std::uint32_t probe_number{};   ///< Of the last probe; answers to earlier ones are no news.
-    unsigned times_failed{};        ///< Verdicts on this lane so far, over all its lives.
+    std::uint32_t probe_number{};   ///< of the last probe; answers to earlier ones are no news
+    unsigned times_failed{};        ///< verdicts on this lane so far, over all its lives
     unsigned restore_tries{};       ///< since it last was up
     nanoseconds heard_at{};         ///< last sign of life of this very lane
-    nanoseconds probed_at{};        ///< When the last probe was sent, on the endpoint's clock.
-    nanoseconds up_since{};         ///< Since when it has carried chunks, or would have.
+    nanoseconds probed_at{};        ///< when the last probe was sent, on the endpoint's clock
+    nanoseconds up_since{};         ///< since when it has carried chunks, or would have
     nanoseconds next_try{};         ///< of a restore (receiver) or notice (sender)
     nanoseconds retry_after{};      ///< current interval of those
 };

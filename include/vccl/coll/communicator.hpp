@@ -31,15 +31,15 @@ inline bool names_each_once(const std::vector<std::uint32_t>& order, std::uint32
 /// A ring as one rank sees it: the order of the ranks in it, the end towards the next and the end from the previous one.
 template <class Tx, class Rx>
 struct ring_link {
-    std::vector<std::uint32_t> order;  ///< Ranks, each once; the same at all of them.
-    Tx* next{};  ///< Null on a ring of one rank.
-    Rx* previous{};  ///< Null on a ring of one rank.
+    std::vector<std::uint32_t> order;  ///< ranks, each once; the same at all of them
+    Tx* next{};  ///< null on a ring of one rank
+    Rx* previous{};  ///< null on a ring of one rank
 };
 
 /// The ends of one rank. `to` and `from`, by rank, are for send, receive and all-to-all; empty if these are not used.
 template <class Tx, class Rx>
 struct communicator_links {
-    std::vector<ring_link<Tx, Rx>> rings;  ///< An operation is cut over all of them.
+    std::vector<ring_link<Tx, Rx>> rings;  ///< an operation is cut over all of them
     /// By rank, null at one's own.
     /// @{
     std::vector<Tx*> to;
@@ -51,7 +51,7 @@ struct communicator_links {
 template <chunk_sender Tx, chunk_receiver Rx, element_compute Compute = cpu_compute, clock_source Clock = steady_clock>
 class communicator {
 public:
-    using links = communicator_links<Tx, Rx>;  ///< What it was made with.
+    using links = communicator_links<Tx, Rx>;  ///< what it was made with
 
     /// `scratch`: registered memory of scratch_bytes(); it and the ends must outlive the communicator.
     communicator(std::uint32_t rank, std::uint32_t ranks, links ends, const memory_view& scratch, const ring_limits& limits = {},

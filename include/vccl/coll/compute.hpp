@@ -13,15 +13,15 @@ namespace vccl::inline v0 {
 
 /// to[i] = a[i] (op) b[i]. `to` may be `a` or `b`; otherwise the three do not overlap.
 struct combine_work {
-    void* to{};  ///< Of `count` elements, like the two below.
+    void* to{};  ///< of `count` elements, like the two below
     /// Either may be `to`.
     /// @{
     const void* a{};
     const void* b{};
     /// @}
-    std::uint64_t count{};  ///< Elements, not bytes.
-    element_type type{};  ///< Of all three.
-    reduce_op op{};  ///< How two elements become one.
+    std::uint64_t count{};  ///< elements, not bytes
+    element_type type{};  ///< of all three
+    reduce_op op{};  ///< how two elements become one
 };
 
 /// Work is done in the order in which it was given; tickets grow. What `a` and `b` hold was written by a NIC before.
@@ -35,7 +35,7 @@ concept element_compute = requires(C c, const combine_work& w, void* to, const v
 
 /// The default: everything is done when the call returns.
 struct cpu_compute {
-    static constexpr bool at_once = true;  ///< Many small pieces cost little (gathered.hpp).
+    static constexpr bool at_once = true;  ///< many small pieces cost little (gathered.hpp)
     /// As `element_compute` asks; every ticket is 0 and done.
     /// @{
     std::uint64_t combine(const combine_work& w) noexcept {

@@ -37,7 +37,7 @@ VCCL_HOST_DEVICE constexpr To bits_as(From from) noexcept {
 
 /// IEEE binary16, as its bits.
 struct float16 {
-    std::uint16_t bits{};  ///< Sign 1, exponent 5, fraction 10, from the top.
+    std::uint16_t bits{};  ///< sign 1, exponent 5, fraction 10, from the top
 
     /// Exact. Without branches, so that loops over it become vectors.
     VCCL_HOST_DEVICE static constexpr float widen(std::uint16_t h) noexcept {
@@ -67,7 +67,7 @@ private:
 
 /// The upper half of a float, as its bits.
 struct bfloat16 {
-    std::uint16_t bits{};  ///< Sign 1, exponent 8, fraction 7, from the top.
+    std::uint16_t bits{};  ///< sign 1, exponent 8, fraction 7, from the top
 
     /// Exact: the lower half is 0.
     VCCL_HOST_DEVICE static constexpr float widen(std::uint16_t h) noexcept {

@@ -14,9 +14,9 @@ namespace vccl::inline v0 {
 
 /// Bytes from or to a rank. The tag says what they are about.
 struct parcel {
-    std::uint32_t peer{};  ///< Of a parcel that goes out: the receiver; of one that came: the sender.
-    std::uint32_t tag{};  ///< The caller's; unique between two ranks within one exchange.
-    std::vector<std::byte> bytes;  ///< Any number, also none.
+    std::uint32_t peer{};  ///< of a parcel that goes out: the receiver; of one that came: the sender
+    std::uint32_t tag{};  ///< the caller's; unique between two ranks within one exchange
+    std::vector<std::byte> bytes;  ///< any number, also none
 };
 
 /// `x.exchange(parcels, timeout)`: every rank calls it with what it has for others (or with nothing), and gets what the others

@@ -42,14 +42,14 @@ struct mesh_options {
     endpoint_options ends{};                        ///< of every end; `oob`: an address at which the other hosts find this one
     std::vector<std::vector<std::uint32_t>> rings{};  ///< the ranks in their order; none: one ring in the order of ranks
     bool pairs{};                                   ///< also ends between all pairs: for send, receive, all-to-all
-    ring_limits limits{};                           ///< How finely operations are cut.
+    ring_limits limits{};                           ///< how finely operations are cut
 };
 
 /// One direction between two ranks: of a ring, or (ring == pairs) between two that exchange.
 struct mesh_link {
-    static constexpr std::uint32_t pairs = ~std::uint32_t{0};  ///< As `ring`: the link is no ring's.
-    std::uint32_t ring{};  ///< By the order in mesh_options.
-    std::uint32_t peer{};  ///< The other end's rank.
+    static constexpr std::uint32_t pairs = ~std::uint32_t{0};  ///< as `ring`: the link is no ring's
+    std::uint32_t ring{};  ///< by the order in mesh_options
+    std::uint32_t peer{};  ///< the other end's rank
 };
 
 /// `Tx` and `Rx`: both driven by the caller, or both by a proxy (`proxy_thread`), which then goes on by itself between and
@@ -68,7 +68,7 @@ public:
     using sender = typename tx_end::endpoint;
     using receiver = typename rx_end::endpoint;
     /// @}
-    using context = host_context<typename Tx::backend>;  ///< Where its ends open ports and register scratch.
+    using context = host_context<typename Tx::backend>;  ///< where its ends open ports and register scratch
     /// What the communicator stands on.
     using links = communicator_links<typename tx_end::in_collective, typename rx_end::in_collective>;
     /// What make_communicator() gives.

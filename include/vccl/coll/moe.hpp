@@ -15,8 +15,8 @@ namespace vccl::inline v0 {
 struct moe_row {
     std::uint32_t source{};  ///< its rank
     std::uint32_t token{};   ///< its number there
-    std::span<const std::uint32_t> experts;  ///< Those of its experts that this rank has.
-    std::span<std::byte> bytes;  ///< The token's; the user's experts change them in place.
+    std::span<const std::uint32_t> experts;  ///< those of its experts that this rank has
+    std::span<std::byte> bytes;  ///< the token's; the user's experts change them in place
 };
 
 /// One of them may be under way at a time on a communicator.

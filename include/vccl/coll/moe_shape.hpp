@@ -11,12 +11,12 @@ namespace vccl::inline v0 {
 
 /// The same at all ranks. Rank r has experts [r * experts / ranks, (r + 1) * experts / ranks).
 struct moe_shape {
-    std::uint32_t experts{};  ///< In all; a multiple of the number of ranks.
+    std::uint32_t experts{};  ///< in all; a multiple of the number of ranks
     std::uint32_t top_k{};  ///< experts of a token
     std::uint32_t tokens{};  ///< of a rank, at most
     std::uint32_t token_bytes{};  ///< a multiple of 4
 
-    static constexpr std::uint32_t no_expert = ~std::uint32_t{0};  ///< In a token's list of experts: this place is empty.
+    static constexpr std::uint32_t no_expert = ~std::uint32_t{0};  ///< in a token's list of experts: this place is empty
 
     /// Do the numbers fit together? What is made with others says invalid_argument.
     VCCL_HOST_DEVICE constexpr bool valid(std::uint32_t ranks) const noexcept {

@@ -92,7 +92,7 @@ constexpr element_range split(element_range r, std::uint64_t n, std::uint64_t i,
 struct ring_cut {
     std::uint64_t piece{1};       ///< elements of a piece
     std::uint32_t lap_pieces{1};  ///< pieces of a block in a lap
-    std::uint64_t laps{};         ///< So that all pieces of the largest block have had their turn.
+    std::uint64_t laps{};         ///< so that all pieces of the largest block have had their turn
 
     /// `largest`: elements of the largest block. Pieces are as small as `least`, if then no lap has more than `most_pieces`, and
     /// never larger than `most`; both multiples of `grain`.

@@ -15,7 +15,7 @@ namespace vccl::inline v0::device {
 /// An entry as it lies in memory. `word[15]` ends with the byte that hands it over: written last, with release; read first,
 /// with acquire.
 struct alignas(64) cqe64 {
-    std::uint32_t word[16];  ///< Big-endian, as the NIC writes them.
+    std::uint32_t word[16];  ///< big-endian, as the NIC writes them
     friend constexpr bool operator==(const cqe64&, const cqe64&) noexcept = default;
 };
 static_assert(sizeof(cqe64) == 64);
@@ -137,8 +137,8 @@ VCCL_HOST_DEVICE constexpr cqe64 empty_cqe() noexcept {
 
 /// The parts of a CQE beside its tail.
 struct cqe_body {
-    std::uint32_t qpn{};                  ///< Whose WQE it completes; 24 bits.
-    std::uint8_t wqe_opcode{};            ///< Of the WQE, as it was posted.
+    std::uint32_t qpn{};                  ///< whose WQE it completes; 24 bits
+    std::uint8_t wqe_opcode{};            ///< of the WQE, as it was posted
     std::uint32_t byte_count{};           ///< success: bytes read, of READs and atomics
     syndrome why{syndrome::none};         ///< error only
     std::uint8_t vendor{};                ///< error only

@@ -29,7 +29,7 @@ VCCL_HOST_DEVICE constexpr std::uint64_t encode_doorbell(std::uint64_t next, std
 /// What a write to the doorbell register says.
 struct doorbell_fields {
     std::uint16_t next{};  ///< low 16 bits of the index of the first free slot
-    std::uint32_t qpn{};   ///< Whose queue; 24 bits.
+    std::uint32_t qpn{};   ///< whose queue; 24 bits
     friend constexpr bool operator==(const doorbell_fields&, const doorbell_fields&) noexcept = default;
 };
 /// From the 64 bits as they were written.

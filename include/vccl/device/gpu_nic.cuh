@@ -26,7 +26,7 @@ class gpu_nic {
     using queue_state = gpu_nic_detail::queue_state;
 
 public:
-    using port_type = gpu_nic_detail::known_port<typename Backend::port>;  ///< Of the backend beneath.
+    using port_type = gpu_nic_detail::known_port<typename Backend::port>;  ///< of the backend beneath
     class backend;
     class qp;
 
@@ -97,7 +97,7 @@ template <verbs_backend Backend, class Rings>
 class gpu_nic<Backend, Rings>::backend {
 public:
     using policy_axis = axis::verbs;
-    using port = port_type;  ///< Ports whose queue pairs this NIC consumes.
+    using port = port_type;  ///< ports whose queue pairs this NIC consumes
     /// Those of the backend beneath, but for dma-buf and manual time.
     static constexpr backend_capabilities capabilities{.dmabuf = false,
                                                        .manual_time = false,

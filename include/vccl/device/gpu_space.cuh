@@ -82,9 +82,9 @@ private:
 /// A handle: copies go through the link, which must outlive the endpoint.
 struct gpu_space {
     using policy_axis = axis::space;
-    using shared = mapped_memory;  ///< What CPU and kernels share.
+    using shared = mapped_memory;  ///< what CPU and kernels share
 
-    gpu_link* link{};  ///< Null: allocate_local gives nothing, and set-up fails with no_memory.
+    gpu_link* link{};  ///< null: allocate_local gives nothing, and set-up fails with no_memory
 
     /// As `queue_space` asks; each but the first two is a copy and its end.
     /// @{
@@ -102,7 +102,7 @@ static_assert(queue_space<gpu_space>);
 
 /// The same where the rings lie in a GPU's memory, too: `gpu_nic<Backend, gpu_rings>`.
 struct gpu_ring_space : gpu_space {
-    static constexpr bool rings_are_local = true;  ///< The service reaches rings by copies.
+    static constexpr bool rings_are_local = true;  ///< the service reaches rings by copies
 };
 static_assert(queue_space<gpu_ring_space>);
 

@@ -26,7 +26,7 @@ class host_ring {
     static constexpr unsigned channel_count = Sender::policies::group::count;
 
 public:
-    using ref_type = device::host_ring_ref<device::queue_policy<Sharing>>;  ///< What a kernel takes; trivially copyable.
+    using ref_type = device::host_ring_ref<device::queue_policy<Sharing>>;  ///< what a kernel takes; trivially copyable
 
     /// `sender` must outlive it and be driven by it alone; `space` says where kernels' words lie.
     VCCL_COLD explicit host_ring(Sender& sender, const host_ring_options& options = {}, Space space = {}) noexcept

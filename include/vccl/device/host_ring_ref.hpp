@@ -34,22 +34,22 @@ struct alignas(128) host_ring_head {
 
 /// Where everything of a host ring lies, as kernels see it.
 struct host_ring_view {
-    host_ring_words* words{};  ///< The posters' words: reservations and credit
+    host_ring_words* words{};  ///< the posters' words: reservations and credit
     std::uint64_t* ring{};  ///< host memory, written by posters
-    std::uint32_t size_log{};  ///< Of the ring's length in words.
-    std::uint32_t channels{};  ///< Channels of the sender behind it.
-    const host_ring_head* head{};  ///< How far the proxy has taken; written by it
-    const channel_words* channel{};  ///< A channel's words each: how far it is done; written by the proxy
-    const reply_words* replies{};  ///< Old values, a slot each; written by the proxy
-    const host_words* host{};  ///< The abort word; written by the host
-    const host_wait* wait{};  ///< How a host build waits
+    std::uint32_t size_log{};  ///< of the ring's length in words
+    std::uint32_t channels{};  ///< channels of the sender behind it
+    const host_ring_head* head{};  ///< how far the proxy has taken; written by it
+    const channel_words* channel{};  ///< a channel's words each: how far it is done; written by the proxy
+    const reply_words* replies{};  ///< old values, a slot each; written by the proxy
+    const host_words* host{};  ///< the abort word; written by the host
+    const host_wait* wait{};  ///< how a host build waits
 };
 
 /// One channel's operations; channel(c) gives another's.
 template <class Policy>
 class host_ring_ref {
 public:
-    using policy = Policy;  ///< Who shares the ring, at compile time.
+    using policy = Policy;  ///< who shares the ring, at compile time
 
     host_ring_ref() = default;
     /// Made by host_ring::ref.

@@ -32,7 +32,7 @@ class mlx5dv_rings {
     struct parts;
 
 public:
-    using port_type = verbs::ibv_port;  ///< The rings' control queue pairs and keys are its.
+    using port_type = verbs::ibv_port;  ///< the rings' control queue pairs and keys are its
     class qp;
 
     /// Returns: a QP in RESET. `invalid_argument` (depths), `no_memory`; `unsupported` with a problem that
@@ -153,7 +153,7 @@ private:
 template <doorbell_poster Poster>
 struct connectx_rings {
     using policy_axis = axis::rings;
-    using source = mlx5dv_rings<Poster>;  ///< What device endpoints ask for queue pairs with rings.
+    using source = mlx5dv_rings<Poster>;  ///< what device endpoints ask for queue pairs with rings
 };
 
 }  // namespace device

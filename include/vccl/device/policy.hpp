@@ -17,13 +17,13 @@ struct doorbell {};
 template <device::scope Scope, bool Alone = false>
 struct shared_by {
     using policy_axis = axis::sharing;
-    static constexpr device::scope scope = Scope;  ///< Threads beyond it must not post on the queue.
+    static constexpr device::scope scope = Scope;  ///< threads beyond it must not post on the queue
     static constexpr bool alone = Alone;  ///< one thread at a time, ordered by the caller
 };
 /// One thread, or one after the other with an order of the caller's own: no atomic to reserve a slot.
 using exclusive_queue = shared_by<device::scope::block, true>;
-using shared_by_block = shared_by<device::scope::block>;  ///< Threads of one block.
-using shared_by_gpu = shared_by<device::scope::gpu>;  ///< Any thread of the GPU; the default.
+using shared_by_block = shared_by<device::scope::block>;  ///< threads of one block
+using shared_by_gpu = shared_by<device::scope::gpu>;  ///< any thread of the GPU; the default
 
 /// The doorbell rings for the last of those who have reserved, and at least once every `Wqes` slots. A poster that leaves it
 /// to a later one may do so: that one publishes before it returns, whatever happens. So no rung is ever owed.
@@ -31,7 +31,7 @@ template <unsigned Wqes = 32>
 struct ring_every {
     static_assert(Wqes >= 1 && (Wqes & (Wqes - 1)) == 0, "vccl: ring_every<N> needs a power of two");
     using policy_axis = axis::doorbell;
-    static constexpr unsigned batch = Wqes;  ///< Slots, at most, between two doorbells.
+    static constexpr unsigned batch = Wqes;  ///< slots, at most, between two doorbells
 };
 
 namespace device {

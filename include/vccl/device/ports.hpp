@@ -11,7 +11,7 @@ namespace vccl::inline v0::device {
 /// mapping never changes; where a port's queues go when it dies is the sender's affair.
 template <class Ref, unsigned Ports>
 struct port_refs {
-    Ref port[Ports];  ///< One view a port, in the order of channel numbers.
+    Ref port[Ports];  ///< one view a port, in the order of channel numbers
 
     /// Channel `c`: of port `c` modulo `Ports`, there its `c / Ports`-th.
     VCCL_HOST_DEVICE constexpr Ref channel(unsigned c) const noexcept { return port[c % Ports].channel(c / Ports); }

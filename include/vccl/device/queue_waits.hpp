@@ -12,7 +12,7 @@ namespace vccl::inline v0::device {
 template <class Policy>
 class queue_waits {
 public:
-    using policy = Policy;  ///< Who shares the queue, at compile time.
+    using policy = Policy;  ///< who shares the queue, at compile time
 
     /// `view` lies where kernels can read it, and outlives them.
     VCCL_HOST_DEVICE explicit queue_waits(const queue_view* view) noexcept : v_(view), w_(view->words) {}

@@ -10,9 +10,9 @@ namespace vccl::inline v0::device {
 /// Everything of `Count` queues that both sides reach: mapped memory, registered as scratch.
 template <unsigned Count>
 struct shared_words {
-    kernel_words told[Count]{};  ///< By queue: what the service tells kernels.
-    host_words host{};  ///< Abort, for all queues.
-    std::uint64_t scratch[Count]{};  ///< By queue: where a probe or an atomic's old value lands.
+    kernel_words told[Count]{};  ///< by queue: what the service tells kernels
+    host_words host{};  ///< abort, for all queues
+    std::uint64_t scratch[Count]{};  ///< by queue: where a probe or an atomic's old value lands
 };
 
 /// Made by a device sender, and as long-lived.
@@ -66,7 +66,7 @@ public:
     /// @}
 
     queue_view view[Count]{};  ///< the host's copy
-    queue_service<Space> service[Count];  ///< By queue: looks at completions, moves the queue to another ring.
+    queue_service<Space> service[Count];  ///< by queue: looks at completions, moves the queue to another ring
 
 private:
     struct local_words {

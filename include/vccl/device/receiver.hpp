@@ -37,7 +37,7 @@ class basic_device_receiver : public endpoint<basic_device_receiver<P>, typename
     friend channel_core<basic_device_receiver>;
 
 public:
-    using policies = P;  ///< As they were named, with defaults for the rest.
+    using policies = P;  ///< as they were named, with defaults for the rest
 
     /// Exposes `window`, registered memory of this context, for as long as the receiver lives.
     VCCL_COLD basic_device_receiver(host_context<backend_type>& context, starting_point from, channel_id channel,

@@ -17,9 +17,9 @@ enum class outcome : std::uint8_t {
 
 /// Converts to true when the operation did what it says. An error CQE never does.
 struct [[nodiscard]] device_result {
-    outcome what{outcome::ok};     ///< The rest has a meaning only with some of them.
+    outcome what{outcome::ok};     ///< the rest has a meaning only with some of them
     syndrome why{syndrome::none};  ///< of the first error CQE; `timeout` may carry the one that was being recovered from
-    std::uint8_t vendor{};         ///< Of that CQE; for the log of an expert.
+    std::uint8_t vendor{};         ///< of that CQE; for the log of an expert
     std::uint16_t wqe{};           ///< hardware index of the WQE that failed
     std::uint16_t epoch{};         ///< the queue's epoch, its low bits
 

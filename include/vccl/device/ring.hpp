@@ -19,9 +19,9 @@ struct ring {
     std::uint32_t* doorbell_record{};  ///< two words, indexed by `doorbell_record_word`; the second written by the poster
     std::uint64_t* doorbell{};         ///< the register, or a word in memory; written by the poster
     cqe64* cq{};                       ///< written by the NIC
-    std::uint32_t cq_depth_log{};      ///< Of the number of CQEs.
+    std::uint32_t cq_depth_log{};      ///< of the number of CQEs
     std::uint32_t* cq_record{};        ///< written by whoever polls
-    std::uint32_t qpn{};               ///< Of the queue pair that consumes it; 24 bits.
+    std::uint32_t qpn{};               ///< of the queue pair that consumes it; 24 bits
 
     /// Slots, and CQEs.
     /// @{

@@ -24,7 +24,7 @@ class ring_nic {
     using engine = ring_nic_detail::engine<typename Backend::port, Memory>;
 
 public:
-    using port_type = typename Backend::port;  ///< Of the backend beneath.
+    using port_type = typename Backend::port;  ///< of the backend beneath
     class qp;
 
     /// `clock`: what time-outs and rates are measured by.

@@ -34,8 +34,8 @@ class basic_device_sender : public endpoint<basic_device_sender<P>, typename P::
     friend channel_core<basic_device_sender>;
 
 public:
-    using policies = P;                                          ///< As they were named, with defaults for the rest.
-    using ref_type = device::sender_ref<typename P::queue>;      ///< What a kernel takes; trivially copyable.
+    using policies = P;                                          ///< as they were named, with defaults for the rest
+    using ref_type = device::sender_ref<typename P::queue>;      ///< what a kernel takes; trivially copyable
     static constexpr std::uint32_t depth = P::replay::capacity;  ///< slots of each queue: as many WQEs may be under way
 
     /// Sends from `window`, registered memory of this context, over rings that `source` makes (a software NIC, or a device).

@@ -16,7 +16,7 @@ namespace vccl::inline v0::device {
 template <class Policy>
 class sender_ref {
 public:
-    using policy = Policy;  ///< Who shares a queue, at compile time.
+    using policy = Policy;  ///< who shares a queue, at compile time
 
     sender_ref() = default;
     /// Made by basic_device_sender::ref.

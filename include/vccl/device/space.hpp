@@ -30,7 +30,7 @@ concept queue_space = on_axis<S, axis::space> && ring_memory_kind<typename S::sh
 /// Posters are threads of this process; models queue_space.
 struct host_space {
     using policy_axis = axis::space;
-    using shared = heap_memory;  ///< What service and posters share.
+    using shared = heap_memory;  ///< what service and posters share
 
     /// As `queue_space` asks: plain memory and plain accesses, in one order for all.
     /// @{

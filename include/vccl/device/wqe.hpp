@@ -15,14 +15,14 @@ namespace vccl::inline v0::device {
 
 /// One slot of a send queue. A WQE starts in slot `index mod depth` and takes one or two of them.
 struct alignas(64) wqe_block {
-    std::uint64_t word[8];  ///< Big-endian, as the NIC reads them.
+    std::uint64_t word[8];  ///< big-endian, as the NIC reads them
     friend constexpr bool operator==(const wqe_block&, const wqe_block&) noexcept = default;
 };
 static_assert(sizeof(wqe_block) == 64);
 
 /// A WQE that takes two slots.
 struct wqe_pair {
-    wqe_block block[2];  ///< In neighbouring slots, the ring's end included.
+    wqe_block block[2];  ///< in neighbouring slots, the ring's end included
     friend constexpr bool operator==(const wqe_pair&, const wqe_pair&) noexcept = default;
 };
 
@@ -40,7 +40,7 @@ enum class wqe_opcode : std::uint8_t {
 
 /// Bits of `wqe_head::flags`, rdma-core's values.
 namespace wqe_flag {
-inline constexpr std::uint8_t solicited = 0x02;    ///< Asks for an event at the receiver; sets nothing off here.
+inline constexpr std::uint8_t solicited = 0x02;    ///< asks for an event at the receiver; sets nothing off here
 inline constexpr std::uint8_t completion = 0x08;   ///< make a CQE also on success
 /// Waits for earlier READs only where the NIC says so; rdma-core calls it initiator small fence.
 inline constexpr std::uint8_t small_fence = 0x20;
@@ -56,14 +56,14 @@ struct wqe_head {
 };
 /// A piece of the peer's memory.
 struct wqe_remote {
-    std::uint64_t addr{};  ///< Virtual address at the peer.
-    std::uint32_t rkey{};  ///< As granted by the peer.
+    std::uint64_t addr{};  ///< virtual address at the peer
+    std::uint32_t rkey{};  ///< as granted by the peer
     friend constexpr bool operator==(const wqe_remote&, const wqe_remote&) noexcept = default;
 };
 /// A piece of one's own memory.
 struct wqe_local {
-    std::uint64_t addr{};    ///< Virtual address here.
-    std::uint32_t lkey{};    ///< Of the port that the queue pair is on.
+    std::uint64_t addr{};    ///< virtual address here
+    std::uint32_t lkey{};    ///< of the port that the queue pair is on
     std::uint32_t length{};  ///< bytes, below 2^31
     friend constexpr bool operator==(const wqe_local&, const wqe_local&) noexcept = default;
 };

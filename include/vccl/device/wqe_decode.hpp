@@ -9,14 +9,14 @@ namespace vccl::inline v0::device {
 
 /// Every field of a WQE as its bytes have it; `judge` (wqe_judge.hpp) says whether they make sense.
 struct wqe_fields {
-    wqe_head head{};          ///< Index, queue pair and flags.
+    wqe_head head{};          ///< index, queue pair and flags
     std::uint8_t opcode{};    ///< of `wqe_opcode`, if known
-    std::uint8_t opmod{};     ///< Of atomics: masks, sizes; else 0.
+    std::uint8_t opmod{};     ///< of atomics: masks, sizes; else 0
     std::uint8_t segments{};  ///< of 16 bytes, control segment included: the field `ds`
     bool inlined{};           ///< a WRITE that carries its data; then only `local.length` is set
-    std::uint32_t immediate{};  ///< Of WRITE with immediate; host byte order.
-    wqe_remote remote{};      ///< Of everything that reaches the peer's memory.
-    wqe_local local{};           ///< The one data segment; its length alone for inlined bytes.
+    std::uint32_t immediate{};  ///< of WRITE with immediate; host byte order
+    wqe_remote remote{};      ///< of everything that reaches the peer's memory
+    wqe_local local{};           ///< the one data segment; its length alone for inlined bytes
     std::uint64_t operand[4]{};  ///< atomics: add or swap, compare or boundary, swap mask, compare mask
     friend constexpr bool operator==(const wqe_fields&, const wqe_fields&) noexcept = default;
 };
@@ -105,8 +105,8 @@ VCCL_HOST_DEVICE constexpr unsigned char inline_byte(const wqe_block& first, con
 
 /// Whom a WQE is rewritten for.
 struct wqe_target {
-    std::uint32_t qpn{};  ///< Its number.
-    std::uint16_t index{};  ///< Hardware index of the slot that the WQE moves to.
+    std::uint32_t qpn{};  ///< its number
+    std::uint16_t index{};  ///< hardware index of the slot that the WQE moves to
     /// Of the new lane; memory addresses stay.
     /// @{
     std::uint32_t lkey{};

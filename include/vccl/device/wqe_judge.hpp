@@ -26,8 +26,8 @@ enum class wqe_fault : std::uint8_t {
 
 /// A verdict on one WQE, before anything of it is carried out.
 struct judgement {
-    syndrome why{syndrome::none};  ///< What the CQE will say; none: it may be carried out.
-    wqe_fault fault{wqe_fault::none};  ///< The same for people, more finely.
+    syndrome why{syndrome::none};  ///< what the CQE will say; none: it may be carried out
+    wqe_fault fault{wqe_fault::none};  ///< the same for people, more finely
     /// May it be carried out?
     VCCL_HOST_DEVICE constexpr bool good() const noexcept { return why == syndrome::none; }
     friend constexpr bool operator==(const judgement&, const judgement&) noexcept = default;

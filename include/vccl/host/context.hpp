@@ -17,15 +17,15 @@ namespace vccl::inline v0 {
 /// A port as its endpoints see it. `changes` rises with every event; the other words are what was found then.
 template <verbs_backend B>
 struct open_port {
-    port_id id{};  ///< In the context's topology.
-    port_name name{};  ///< As the backend was asked for it.
-    typename B::port port;  ///< The backend's.
-    std::atomic<std::uint32_t> changes{};       ///< Written after the words below, read before them (release, acquire).
-    std::atomic<bool> up{};                     ///< May carry traffic, as last found.
+    port_id id{};  ///< in the context's topology
+    port_name name{};  ///< as the backend was asked for it
+    typename B::port port;  ///< the backend's
+    std::atomic<std::uint32_t> changes{};       ///< written after the words below, read before them (release, acquire)
+    std::atomic<bool> up{};                     ///< may carry traffic, as last found
     std::atomic<std::uint32_t> down_events{};   ///< PORT_ERR seen; a flap too quick for `up` still counts
     std::atomic<std::uint32_t> gid_events{};  ///< GID_CHANGE seen; whether the port's own GID is another now, its lanes find out.
     std::atomic<std::uint32_t> device_events{};  ///< DEVICE_FATAL or a CQ error seen
-    std::atomic<std::uint64_t> bytes_per_second{};  ///< Line rate as last found; 0: unknown.
+    std::atomic<std::uint64_t> bytes_per_second{};  ///< line rate as last found; 0: unknown
 
     /// Made by host_context::open.
     open_port(port_id i, port_name n, typename B::port p) : id(i), name(n), port(std::move(p)) {}

@@ -17,8 +17,8 @@ inline constexpr unsigned max_open_ports = 16;  ///< ports that one host_context
 /// What endpoints know of a registration. Owned by the context, which keeps and reuses it: a view that has outlived its
 /// registration still points to one of these, and its stamp tells. `in_flight` is written by the endpoints' owner threads.
 struct memory_region {
-    std::uint64_t addr{};  ///< Where it begins; a virtual address of this process, or of its GPU.
-    std::uint64_t bytes{};  ///< How long it is.
+    std::uint64_t addr{};  ///< where it begins; a virtual address of this process, or of its GPU
+    std::uint64_t bytes{};  ///< how long it is
     /// By the slot that host_context::open gives a port.
     /// @{
     lkey local[max_open_ports]{};

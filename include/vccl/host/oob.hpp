@@ -19,7 +19,7 @@ using oob_address = fixed_name<64>;
 
 /// What only the two ends know: a caller without it is turned away.
 struct oob_secret {
-    std::uint8_t bytes[16]{};  ///< From the receiver's blob, random for each connection.
+    std::uint8_t bytes[16]{};  ///< from the receiver's blob, random for each connection
 };
 
 /// As `advance` finds the way; docs/concepts.md says what each promises.

@@ -29,7 +29,7 @@ struct proxy_thread {
 /// have been idle for a while.
 class proxy {
 public:
-    using passenger = roster::passenger;  ///< An endpoint as the proxy's thread sees it.
+    using passenger = roster::passenger;  ///< an endpoint as the proxy's thread sees it
 
     /// Throws: std::bad_alloc if the system gives no thread.
     proxy() {
@@ -81,7 +81,7 @@ private:
 template <class Endpoint>
 class proxied {
 public:
-    using backend = typename Endpoint::backend;  ///< As the endpoint's.
+    using backend = typename Endpoint::backend;  ///< as the endpoint's
 
     /// `args`: what the endpoint itself is made from. It is driven from now on, by `driver`, which must outlive it.
     template <class... Args>

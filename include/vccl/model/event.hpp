@@ -24,10 +24,10 @@ enum class fault_cause : std::uint8_t {
 
 /// A chunk that ended: received (receiver), or acknowledged by the receiver (sender).
 struct chunk_report {
-    vccl::sequence sequence{};  ///< Its number in the channel, from 0 without gaps.
-    std::uint64_t bytes{};  ///< That were delivered; of a chunk that was not: its size.
+    vccl::sequence sequence{};  ///< its number in the channel, from 0 without gaps
+    std::uint64_t bytes{};  ///< that were delivered; of a chunk that was not: its size
     vccl::lane_id lane{};  ///< that its last part took
-    vccl::epoch epoch{};   ///< The channel's when it ended.
+    vccl::epoch epoch{};   ///< the channel's when it ended
     status outcome{};      ///< ok, or why these bytes were not delivered
 };
 
@@ -47,18 +47,18 @@ struct channel_event {
         failed,         ///< the channel gave up; `why`
         closed,         ///< the peer closed in order
     };
-    kind what{};        ///< Which of these it is.
-    lane_id lane{};                         ///< The lane that it is about.
-    lane_id to{};                           ///< Where traffic goes from now on.
+    kind what{};        ///< which of these it is
+    lane_id lane{};                         ///< the lane that it is about
+    lane_id to{};                           ///< where traffic goes from now on
     std::uint8_t stripe{};                  ///< of a striped channel
-    vccl::epoch epoch{};                    ///< The channel's, after the event.
-    fault_cause cause{fault_cause::none};   ///< Of a verdict: what gave the lane away.
-    wc_status wc{wc_status::success};       ///< Of a verdict by an error completion: its status.
-    nanoseconds at{};                       ///< On the endpoint's clock, as it was last read.
+    vccl::epoch epoch{};                    ///< the channel's, after the event
+    fault_cause cause{fault_cause::none};   ///< of a verdict: what gave the lane away
+    wc_status wc{wc_status::success};       ///< of a verdict by an error completion: its status
+    nanoseconds at{};                       ///< on the endpoint's clock, as it was last read
     nanoseconds took{};                     ///< since the first sign of the fault
     std::uint64_t replayed{};               ///< chunks that the sender sends again, wholly or in part
     std::uint64_t already_delivered{};      ///< chunks that turned out to have arrived although never acknowledged
-    status why{};                           ///< Of `failed`: what the endpoint's health() says, too.
+    status why{};                           ///< of `failed`: what the endpoint's health() says, too
 };
 
 }  // namespace vccl::inline v0

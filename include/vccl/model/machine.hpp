@@ -12,18 +12,18 @@ namespace vccl::inline v0 {
 /// A port of a NIC that was found.
 struct found_port {
     unsigned number{1};  ///< 1-based, as the kernel numbers them
-    std::uint64_t bytes_per_second{};  ///< Line rate now; 0: unknown, or the link is down.
+    std::uint64_t bytes_per_second{};  ///< line rate now; 0: unknown, or the link is down
 };
 /// A NIC that was found.
 struct found_device {
     std::string name;   ///< "mlx5_0"
     std::string path;   ///< resolved sysfs directory of the PCI function, or empty
     int numa{-1};       ///< -1: unknown, as on machines with one node
-    std::vector<found_port> ports;  ///< In the order in which the kernel lists them.
+    std::vector<found_port> ports;  ///< in the order in which the kernel lists them
 };
 /// A GPU that was found.
 struct found_gpu {
-    std::string path;  ///< Resolved sysfs directory of the PCI function.
+    std::string path;  ///< resolved sysfs directory of the PCI function
     int numa{-1};  ///< -1: unknown
 };
 

@@ -13,7 +13,7 @@ namespace vccl::inline v0 {
 /// "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0", or empty when unknown; only what follows "/pci" counts.
 struct device_place {
     int numa{-1};  ///< -1: unknown
-    std::string_view path;  ///< Not kept beyond the call.
+    std::string_view path;  ///< not kept beyond the call
 };
 
 /// Distances by kind of path. Below `same_root` a distance is the number of PCI links between the devices.

@@ -18,7 +18,7 @@ inline std::string host_letters(unsigned index) {
 
 /// What a regular cluster is made of.
 struct cluster_shape {
-    unsigned hosts{2};  ///< Named A, B, ... in this order
+    unsigned hosts{2};  ///< named A, B, ... in this order
     unsigned nics_per_host{2};  ///< A.nic0, A.nic1, ...
     unsigned ports_per_nic{2};                       ///< A.nic0.p0, ...; port r of NIC n is on the same rail on every host.
     unsigned gpus_per_host{2};                       ///< A.gpu0, ...; they share the NICs out evenly

@@ -15,7 +15,7 @@ namespace vccl::inline v0 {
 /// A short name held in place, so that it can travel in a blob.
 template <std::size_t N>
 struct fixed_name {
-    char text[N]{};  ///< Ends at the first zero byte, or at N.
+    char text[N]{};  ///< ends at the first zero byte, or at N
 
     constexpr fixed_name() noexcept = default;
     /// Names longer than N - 1 characters are cut.
@@ -49,22 +49,22 @@ struct topology {
     /// A network card.
     struct nic {
         fixed_name<48> name;    ///< "mlx5_0", "A.nic0"; unique in the topology.
-        host_id host;           ///< That it is plugged into.
+        host_id host;           ///< that it is plugged into
         std::int16_t numa{-1};  ///< -1: unknown
         fixed_name<48> pci;     ///< "0000:3b:00.0", or empty
     };
     /// A port of a NIC: where a lane begins or ends.
     struct port {
         port_name name;                ///< "mlx5_0:1", "A.nic0.p0"; what a backend opens.
-        nic_id nic;                    ///< That it belongs to.
+        nic_id nic;                    ///< that it belongs to
         std::uint8_t number{1};        ///< 1-based within its NIC
-        rail_id rail;                  ///< Ports of one rail reach each other; lanes never cross rails.
-        std::uint64_t bytes_per_second{};  ///< Line rate, one direction; 0: unknown.
+        rail_id rail;                  ///< ports of one rail reach each other; lanes never cross rails
+        std::uint64_t bytes_per_second{};  ///< line rate, one direction; 0: unknown
     };
     /// A GPU: where channels are counted from.
     struct gpu {
         fixed_name<48> name;  ///< "A.gpu0"; unique in the topology.
-        host_id host;  ///< That it is plugged into.
+        host_id host;  ///< that it is plugged into
         std::int16_t numa{-1};         ///< -1: unknown
         fixed_name<48> pci;            ///< "0000:17:00.0", or empty
         std::vector<distance> to_nic;  ///< one for each entry of `nics`; same host only has a meaning

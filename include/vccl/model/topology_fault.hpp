@@ -31,7 +31,7 @@ enum class topology_cause : std::uint8_t {
 struct topology_fault {
     unsigned line{};  ///< from 1; 0 for the text as a whole
     topology_cause cause{topology_cause::none};  ///< `none`: nothing is wrong.
-    fixed_name<48> name;  ///< Empty where no single word is to blame.
+    fixed_name<48> name;  ///< empty where no single word is to blame
 };
 
 /// Returns: the fault in one sentence that says what to do, such as

@@ -36,19 +36,19 @@ struct work {
     std::uint64_t swap_add{};     ///< fetch_add: the addend; cmp_swap: the new value
     std::uint64_t compare{};      ///< cmp_swap only
     std::uint32_t length{};       ///< bytes; 0 is allowed
-    vccl::lkey lkey{};            ///< Of the local buffer; unused where the bytes are inlined.
-    vccl::rkey rkey{};            ///< Of the peer's memory; unused by SEND.
+    vccl::lkey lkey{};            ///< of the local buffer; unused where the bytes are inlined
+    vccl::rkey rkey{};            ///< of the peer's memory; unused by SEND
     std::uint32_t immediate{};    ///< host byte order; write_imm only
-    work_op op{work_op::write};   ///< What is to be done.
-    work_flags flags{work_flags::none};  ///< With what on top.
+    work_op op{work_op::write};   ///< what is to be done
+    work_flags flags{work_flags::none};  ///< with what on top
 };
 
 /// A receive-queue work request: where a SEND lands. WRITE_IMM consumes one, too, and ignores its buffer.
 struct recv_work {
-    std::uint64_t wr_id{};  ///< Comes back in the completion, unchanged.
-    std::uint64_t addr{};  ///< Where it lands: local, in memory that `lkey` covers.
-    std::uint32_t length{};  ///< Bytes at most: a longer SEND is an error at both ends.
-    vccl::lkey lkey{};  ///< Of the buffer.
+    std::uint64_t wr_id{};  ///< comes back in the completion, unchanged
+    std::uint64_t addr{};  ///< where it lands: local, in memory that `lkey` covers
+    std::uint32_t length{};  ///< bytes at most: a longer SEND is an error at both ends
+    vccl::lkey lkey{};  ///< of the buffer
 };
 
 /// Which kind of work, or arrival, a completion stands for.
@@ -56,13 +56,13 @@ enum class completion_op : std::uint8_t { write, send, read, fetch_add, cmp_swap
 
 /// What a completion queue yields. With an error status only `wr_id`, `qp`, `status` and `vendor` are set.
 struct completion {
-    std::uint64_t wr_id{};      ///< Of the work request that it completes.
+    std::uint64_t wr_id{};      ///< of the work request that it completes
     std::uint32_t byte_len{};   ///< bytes received (recv, recv_write_imm, read)
     std::uint32_t immediate{};  ///< host byte order (recv_write_imm)
-    vccl::qpn qp{};             ///< The queue pair on which it happened.
-    std::uint32_t vendor{};     ///< The vendor's own error number, for the log of an expert.
-    wc_status status{wc_status::success};  ///< Anything but `success`: the queue pair is in ERR.
-    completion_op op{completion_op::write};  ///< Undefined with an error, as in verbs.
+    vccl::qpn qp{};             ///< the queue pair on which it happened
+    std::uint32_t vendor{};     ///< the vendor's own error number, for the log of an expert
+    wc_status status{wc_status::success};  ///< anything but `success`: the queue pair is in ERR
+    completion_op op{completion_op::write};  ///< undefined with an error, as in verbs
 };
 
 }  // namespace vccl::inline v0

@@ -82,7 +82,7 @@ struct on_completion {
                   "vccl: every handler of an on_completion needs on_done, on_polled, on_event or on_error, each noexcept and of "
                   "the form in policy/completion.hpp");
     using policy_axis = axis::completion;
-    std::tuple<Hs...> handlers{};  ///< In the order in which they are called.
+    std::tuple<Hs...> handlers{};  ///< in the order in which they are called
 
     on_completion() = default;
     /// For handlers that have a state to begin with.
@@ -193,8 +193,8 @@ struct counters {
 template <std::size_t Capacity = 256>
 struct trace {
     using policy_axis = axis::completion;
-    channel_event events[Capacity]{};  ///< A ring; operator[] knows where it begins.
-    std::uint64_t seen{};  ///< Events ever, kept or not.
+    channel_event events[Capacity]{};  ///< a ring; operator[] knows where it begins
+    std::uint64_t seen{};  ///< events ever, kept or not
 
     /// Overwrites the oldest when it is full.
     void on_event(const channel_event& e) noexcept { events[seen++ % Capacity] = e; }

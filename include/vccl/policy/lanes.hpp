@@ -67,8 +67,8 @@ VCCL_COLD result<lane_list> lanes_for(const topology& t, gpu_id g, channel_id c,
 
 /// The rails of a lane list, lane by lane: what one end tells the other about its list.
 struct rail_list {
-    rail_id rails[max_lanes]{};  ///< Of lane 0, lane 1, ...; beyond `size` 0.
-    std::uint8_t size{};  ///< Lanes.
+    rail_id rails[max_lanes]{};  ///< of lane 0, lane 1, ...; beyond `size` 0
+    std::uint8_t size{};  ///< lanes
     friend constexpr bool operator==(const rail_list&, const rail_list&) noexcept = default;
 };
 

@@ -64,7 +64,7 @@ struct check_port_policy {
                   "vccl: primary_for must be noexcept and return vccl::result<vccl::port_id>");
     static_assert(!detail::has_backups_for<P> || enumerates_backups<P>,
                   "vccl: backups_for must be noexcept and return vccl::lane_list");
-    static constexpr bool ok = port_policy<P>;  ///< Always true where it compiles.
+    static constexpr bool ok = port_policy<P>;  ///< always true where it compiles
 };
 
 /// Returns: all backups of `primary`, whether the policy knows one or several; empty when there is none.

@@ -19,18 +19,18 @@ struct memory_region;
 /// How a chunk went out; a word, so that a run of chunks is marked with one store each.
 struct posting {
     std::uint32_t generation{};   ///< of `lane`, when it was posted
-    std::uint8_t lane{};          ///< That it went out on.
+    std::uint8_t lane{};          ///< that it went out on
     std::uint8_t arrived{};       ///< parts that the receiver already has, a bit each
-    bool posted{};                ///< False: queued, waiting for its grant.
+    bool posted{};                ///< false: queued, waiting for its grant
     bool too_long{};              ///< larger than the receive that met it: ended without its bytes
 };
 static_assert(sizeof(posting) == 8);
 
 /// One chunk as its sender remembers it.
 struct outgoing : posting {
-    std::uint64_t addr{};  ///< Of the chunk's bytes, which the user keeps until it has ended.
-    memory_region* region{};      ///< Their registration; null for an empty chunk.
-    std::uint32_t length{};       ///< Bytes.
+    std::uint64_t addr{};  ///< of the chunk's bytes, which the user keeps until it has ended
+    memory_region* region{};      ///< their registration; null for an empty chunk
+    std::uint32_t length{};       ///< bytes
     work_flags flags{};           ///< inlined or none
 };
 
@@ -62,8 +62,8 @@ public:
     static_assert(Capacity >= 1 && Capacity <= 1024 && std::has_single_bit(Capacity),
                   "vccl: the capacity of a rollback_fifo must be a power of two between 1 and 1024");
     using policy_axis = axis::replay;
-    static constexpr std::size_t capacity = Capacity;  ///< Chunks that may be under way; `send` refuses more with `would_block`.
-    static constexpr bool can_replay = true;  ///< What makes the difference to no_replay.
+    static constexpr std::size_t capacity = Capacity;  ///< chunks that may be under way; `send` refuses more with `would_block`
+    static constexpr bool can_replay = true;  ///< what makes the difference to no_replay
 
     /// Requires: at most `capacity` chunks are unretired, this one included.
     void record(sequence s, const outgoing& o) noexcept {
@@ -90,7 +90,7 @@ private:
 template <std::size_t Capacity = 64>
 class no_replay : public rollback_fifo<Capacity> {
 public:
-    static constexpr bool can_replay = false;  ///< A lane that dies with chunks under way ends the channel.
+    static constexpr bool can_replay = false;  ///< a lane that dies with chunks under way ends the channel
 };
 
 /// A log whose chunks have a placement.

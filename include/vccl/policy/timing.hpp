@@ -37,7 +37,7 @@ concept detection_policy = on_axis<D, axis::detect> && requires(const D d) {
 /// Events, progress timer and probes, with the times above.
 struct detect {
     using policy_axis = axis::detect;
-    detection_times values{};  ///< Change what does not suit the fabric; docs/protocol.md says what each is.
+    detection_times values{};  ///< change what does not suit the fabric; docs/protocol.md says what each is
     /// The same at each call.
     constexpr detection_times times() const noexcept { return values; }
 };
@@ -89,7 +89,7 @@ template <unsigned Count = 1>
 struct qp_group {
     static_assert(Count >= 1 && Count <= 8, "vccl: a qp_group has 1 to 8 QPs");
     using policy_axis = axis::group;
-    static constexpr unsigned count = Count;  ///< As an endpoint is compiled for.
+    static constexpr unsigned count = Count;  ///< as an endpoint is compiled for
 };
 
 }  // namespace vccl::inline v0

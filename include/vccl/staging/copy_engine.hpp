@@ -18,7 +18,7 @@ inline constexpr unsigned copies_in_flight = 64;
 /// Host memory that an engine copies to and from, page-locked where that matters. Sole owner.
 class staging_buffer {
 public:
-    using deleter = void (*)(void*) noexcept;  ///< How the memory is given back.
+    using deleter = void (*)(void*) noexcept;  ///< how the memory is given back
     staging_buffer() = default;
     /// Takes `bytes` at `p`, which `d` will free.
     staging_buffer(std::byte* p, std::size_t bytes, deleter d) noexcept : p_(p), bytes_(bytes), delete_(d) {}

@@ -65,7 +65,7 @@ private:
 /// The copy engines of one GPU. Move-only.
 class cuda_engine {
 public:
-    using stream = cudaStream_t;  ///< The user's streams that transfers can follow.
+    using stream = cudaStream_t;  ///< the user's streams that transfers can follow
 
     /// Errors: no_device; unsupported if the driver cannot hold streams; no_memory.
     static result<cuda_engine> create(int device) {

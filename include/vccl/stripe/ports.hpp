@@ -65,8 +65,8 @@ VCCL_COLD result<lane_list> stripe_ports(const topology& t, const gpu_id* gpu, p
 template <class Port>
 struct stripe_port {
     using policy_axis = axis::port;
-    [[no_unique_address]] Port own{};  ///< The policy that the user named, asked first.
-    lane_list of_stripes{};  ///< Where each stripe begins: these stand in after what `own` names.
+    [[no_unique_address]] Port own{};  ///< the policy that the user named, asked first
+    lane_list of_stripes{};  ///< where each stripe begins: these stand in after what `own` names
 
     /// What `own` names, then the other stripes' ports, from the next stripe's on.
     lane_list backups_for(const topology& t, port_id primary, channel_id c) const noexcept {

@@ -23,7 +23,7 @@ class basic_striped_receiver
     friend base;
 
 public:
-    using failback_type = Failback;  ///< As the policy was named.
+    using failback_type = Failback;  ///< as the policy was named
 
     /// As a host receiver. The sender's share policy alone counts.
     VCCL_COLD basic_striped_receiver(host_context<B>& context, starting_point from, channel_id channel,

@@ -24,7 +24,7 @@ class basic_striped_sender
     friend base;
 
 public:
-    using log_type = Log;  ///< As the policy was named.
+    using log_type = Log;  ///< as the policy was named
 
     /// As a host sender; `share` says how much of a chunk each stripe carries. Each stripe has a log of its own.
     VCCL_COLD basic_striped_sender(host_context<B>& context, starting_point from, channel_id channel,

@@ -21,7 +21,7 @@ template <unsigned Count>
 struct stripes {
     static_assert(Count >= 1 && Count <= max_stripes, "vccl: a channel has between 1 and 8 stripes");
     using policy_axis = axis::stripes;
-    static constexpr unsigned count = Count;  ///< How many ports a chunk is cut over.
+    static constexpr unsigned count = Count;  ///< how many ports a chunk is cut over
 };
 
 /// What a port is taken to carry that does not say so: 100 Gb/s.
@@ -48,7 +48,7 @@ concept share_policy = on_axis<P, axis::share> && requires(const P p, const stri
 /// promise is taken at what it carries. So shares follow loss and return by themselves.
 struct equal_finish {
     using policy_axis = axis::share;
-    static constexpr bool levels = true;  ///< A stripe with much under way is given less.
+    static constexpr bool levels = true;  ///< a stripe with much under way is given less
     /// What its ports promise, shared with stripes on the same port, or what it carries if that is less.
     constexpr std::uint64_t rate(const stripe_view& v) const noexcept {
         const std::uint64_t promised = v.rate / v.sharing;
@@ -59,7 +59,7 @@ struct equal_finish {
 /// Each stripe keeps its share whatever happens: it goes with the stripe to its backup lane.
 struct own_share {
     using policy_axis = axis::share;
-    static constexpr bool levels = false;  ///< What is under way does not count.
+    static constexpr bool levels = false;  ///< what is under way does not count
     /// The rate that the stripe's first lane began with.
     constexpr std::uint64_t rate(const stripe_view& v) const noexcept { return v.first_rate; }
 };
@@ -70,7 +70,7 @@ template <unsigned Percent = 0, distance Most = path::same_numa>
 struct far_at_most {
     static_assert(Percent <= 100, "vccl: far_at_most takes a percentage");
     using policy_axis = axis::share;
-    static constexpr bool levels = true;  ///< A stripe with much under way is given less.
+    static constexpr bool levels = true;  ///< a stripe with much under way is given less
     /// As equal_finish, but `Percent` of it while the stripe goes a long way round.
     constexpr std::uint64_t rate(const stripe_view& v) const noexcept {
         const std::uint64_t all = equal_finish{}.rate(v);

@@ -21,7 +21,7 @@ public:
     using backend = B;
     using port_policy = Port;
     /// @}
-    static constexpr unsigned stripe_count = Count;  ///< Endpoints that it is made of.
+    static constexpr unsigned stripe_count = Count;  ///< endpoints that it is made of
 
     striped_endpoint(const striped_endpoint&) = delete;
     striped_endpoint& operator=(const striped_endpoint&) = delete;

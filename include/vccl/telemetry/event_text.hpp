@@ -40,7 +40,7 @@ inline std::string duration_text(nanoseconds t) {
 
 /// How the lanes of a channel are called in messages: usually by their local ports.
 struct lane_names {
-    std::string_view names[max_lanes]{};  ///< Not kept alive by this: names must outlive it.
+    std::string_view names[max_lanes]{};  ///< not kept alive by this: names must outlive it
     /// "lane 2" where it has no name.
     std::string operator[](lane_id l) const {
         return l.value < max_lanes && !names[l.value].empty() ? std::string(names[l.value]) : "lane " + std::to_string(l.value);

@@ -52,11 +52,11 @@ struct channel_metrics {
     };
 
     // Labels: set them before the endpoint runs.
-    channel_id channel{};  ///< The `channel` label
+    channel_id channel{};  ///< the `channel` label
     fixed_name<16> end{};  ///< "sender" or "receiver"
-    unsigned lanes{};      ///< Lanes that are exported; those beyond are not.
+    unsigned lanes{};      ///< lanes that are exported; those beyond are not
 
-    lane of[max_lanes]{};  ///< Indexed by lane.
+    lane of[max_lanes]{};  ///< indexed by lane
     metric active{};   ///< lane that new chunks take
     metric running{};  ///< 1 from the connection to the channel's end, but for the times without a lane
     metric refused{};  ///< chunks that ended without being delivered
@@ -91,7 +91,7 @@ void describe_lanes(channel_metrics& m, const Endpoint& e) noexcept {
 struct meter {
     using policy_axis = axis::completion;
 
-    channel_metrics* to{};  ///< Null until it is set: then a chunk must not end.
+    channel_metrics* to{};  ///< null until it is set: then a chunk must not end
 
     /// Counts a delivered chunk on its lane, or a refused one.
     void on_done(const chunk_report& r) noexcept {

@@ -60,7 +60,7 @@ class timeline {
 public:
     /// Time bins of the throughput curve; each lane has its own.
     static constexpr std::size_t bin_count = 2048;
-    static constexpr nanoseconds first_bin_width{10'000};  ///< Of a bin at the start; doubled whenever the curve is full.
+    static constexpr nanoseconds first_bin_width{10'000};  ///< of a bin at the start; doubled whenever the curve is full
 
     /// `origin`: time 0 of the picture. The capacities bound memory; what finds no room is counted, not kept.
     explicit timeline(nanoseconds origin, std::size_t slice_capacity = 16'384, std::size_t mark_capacity = 256)
@@ -206,11 +206,11 @@ template <clock_source Clock = steady_clock>
 struct record_timeline {
     using policy_axis = axis::completion;
 
-    timeline* line{};  ///< Null: nothing is recorded.
-    Clock clock{};  ///< What times are read from; chunks bring none.
+    timeline* line{};  ///< null: nothing is recorded
+    Clock clock{};  ///< what times are read from; chunks bring none
     /// When those before, or the last change of lanes, were over
     nanoseconds last_bytes{}, last_chunk{};  ///< when those before, or the last change of lanes, were over
-    bool sees_arrivals{};  ///< Arrivals are polled here, so chunks' ends need not be spread.
+    bool sees_arrivals{};  ///< arrivals are polled here, so chunks' ends need not be spread
 
     /// At a receiver: an arrival's bytes.
     void on_polled(const completion& c) noexcept {

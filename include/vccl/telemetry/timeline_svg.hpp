@@ -14,8 +14,8 @@ namespace vccl::inline v0 {
 
 /// How the picture is labelled and how large it is.
 struct svg_options {
-    std::string title{"Throughput"};  ///< Above the picture.
-    std::string subtitle;  ///< Below the title; left out when empty.
+    std::string title{"Throughput"};  ///< above the picture
+    std::string subtitle;  ///< below the title; left out when empty
     /// In pixels, of the whole picture and of the curve's field.
     /// @{
     unsigned width{960};

@@ -38,7 +38,7 @@ class loopback {
 
 public:
     using policy_axis = axis::verbs;
-    static constexpr backend_capabilities capabilities{};  ///< The defaults: no dma-buf, no manual time.
+    static constexpr backend_capabilities capabilities{};  ///< the defaults: no dma-buf, no manual time
 
     class mr {
     public:

@@ -22,11 +22,11 @@ struct memory_oob_link {
     std::deque<std::vector<std::byte>> to_listener, to_caller;
     /// @}
     bool cut{};                       ///< both ends see a broken channel
-    bool listener_gone{};             ///< The caller sees that nobody listens any more.
+    bool listener_gone{};             ///< the caller sees that nobody listens any more
     bool caller_gone{};               ///< the listener sees that the caller's kernel closed it
-    bool caller_present{};            ///< Somebody has connected.
-    unsigned lost_percent{};          ///< Of messages, either way.
-    std::uint64_t random{0x2545f4914f6cdd1d};  ///< The state of the coin that decides about losses.
+    bool caller_present{};            ///< somebody has connected
+    unsigned lost_percent{};          ///< of messages, either way
+    std::uint64_t random{0x2545f4914f6cdd1d};  ///< the state of the coin that decides about losses
     /// Tosses it once.
     bool loses() noexcept {
         random ^= random << 13;

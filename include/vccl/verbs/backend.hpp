@@ -19,7 +19,7 @@ namespace vccl::inline v0 {
 
 /// A port's address on the fabric; RoCE v2 keeps an IP address in it.
 struct gid {
-    std::uint8_t raw[16]{};  ///< Network byte order.
+    std::uint8_t raw[16]{};  ///< network byte order
     friend constexpr bool operator==(const gid&, const gid&) noexcept = default;
 };
 
@@ -39,7 +39,7 @@ struct port_attributes {
     /// @}
     std::uint32_t mtu{};             ///< active path MTU in bytes
     std::uint64_t bytes_per_second{};///< line rate; 0 if unknown
-    gid address{};                   ///< The GID at `gid_index`.
+    gid address{};                   ///< the GID at `gid_index`
 };
 
 /// Queue sizes of a QP. The backend rounds up, never down.
@@ -49,15 +49,15 @@ struct qp_limits {
     std::uint32_t send_depth{128};
     std::uint32_t recv_depth{128};
     /// @}
-    std::uint32_t inline_bytes{64};  ///< Largest payload taken while posting; at most the port's inline_limit().
+    std::uint32_t inline_bytes{64};  ///< largest payload taken while posting; at most the port's inline_limit()
 };
 
 /// Whom an RC QP is connected to.
 struct qp_peer {
-    vccl::qpn number{};  ///< Its number at the peer.
+    vccl::qpn number{};  ///< its number at the peer
     psn first_psn{};     ///< the peer's first send PSN
-    gid address{};       ///< The peer port's GID; RoCE needs nothing else.
-    std::uint16_t lid{};  ///< The peer port's LID; InfiniBand's own subnets need it.
+    gid address{};       ///< the peer port's GID; RoCE needs nothing else
+    std::uint16_t lid{};  ///< the peer port's LID; InfiniBand's own subnets need it
     std::uint32_t mtu{}; ///< path MTU in bytes: the smaller of both ports' active MTU
 };
 
@@ -65,9 +65,9 @@ struct qp_peer {
 /// retry_count 7 means "for ever" on soft-RoCE, so the stock value stays below it.
 struct qp_timers {
     std::uint8_t timeout{14};  ///< exponent, see above; 0 to verbs means no time-out at all
-    std::uint8_t retry_count{2};  ///< Times that a time-out is retried before the queue pair gives up.
-    std::uint8_t rnr_retry{6};  ///< The same for a receiver that is not ready; 7 is for ever.
-    std::uint8_t min_rnr_timer{12};  ///< Code of the wait that a receiver that is not ready asks for; 12 is 0.64 ms.
+    std::uint8_t retry_count{2};  ///< times that a time-out is retried before the queue pair gives up
+    std::uint8_t rnr_retry{6};  ///< the same for a receiver that is not ready; 7 is for ever
+    std::uint8_t min_rnr_timer{12};  ///< code of the wait that a receiver that is not ready asks for; 12 is 0.64 ms
 };
 
 /// The states of an RC queue pair that the library uses; docs/concepts.md says what each step must do.

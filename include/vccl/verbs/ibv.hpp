@@ -13,7 +13,7 @@ namespace vccl::inline v0::verbs {
 /// Configuration only: what is open belongs to the ports that open() gives.
 struct ibv {
     using policy_axis = axis::verbs;
-    using port = ibv_port;  ///< What open() gives.
+    using port = ibv_port;  ///< what open() gives
     /// Compile-time: dma-buf where the headers of rdma-core have it.
     static constexpr backend_capabilities capabilities{
         .dmabuf = ibv_detail::can_register_dmabuf<ibv_pd>, .manual_time = false, .loopback = true, .atomics = true};

@@ -17,7 +17,7 @@ namespace vccl::inline v0::verbs {
 struct ibv_path {
     std::int16_t gid_index{-1};     ///< -1: the best of the port's table
     std::uint16_t pkey_index{0};
-    std::uint8_t traffic_class{0};  ///< RoCE: DSCP in the upper six bits
+    std::uint8_t traffic_class{0};  ///< roCE: DSCP in the upper six bits
     std::uint8_t service_level{0};
     std::uint8_t hop_limit{64};
 };

@@ -11,19 +11,19 @@ namespace vccl::inline v0::verbs {
 
 /// A row of `vccl-fabric status`.
 struct soft_port_status {
-    port_name name;  ///< As fault commands call it.
-    rail_id rail;            ///< Its switch plane.
+    port_name name;  ///< as fault commands call it
+    rail_id rail;            ///< its switch plane
     /// Traffic needs all three: the port, its cable, the switch of its rail.
     /// @{
     bool up{}, cable{}, switch_up{};
     /// @}
     std::uint32_t faults{};  ///< soft_detail::fault_bits
-    std::uint64_t bytes_per_second{};  ///< As commands have set it; 0: unlimited.
+    std::uint64_t bytes_per_second{};  ///< as commands have set it; 0: unlimited
     /// Since the fabric was made, this port; `dropped` counts packets that a fault took.
     /// @{
     std::uint64_t bytes_out{}, bytes_in{}, packets_out{}, dropped{};
     /// @}
-    std::uint32_t downs{};  ///< Times that the port went down.
+    std::uint32_t downs{};  ///< times that the port went down
 };
 
 /// Move-only. The creator's destructor takes the name away; attached processes keep what they have.

@@ -24,7 +24,7 @@ struct soft_options {
     nanoseconds latency{0};              ///< one way, every path
     std::uint64_t seed{1};               ///< of every random choice (loss, duplication, reordering)
     bool manual_time{false};             ///< nothing moves except by `step()` and `advance()`; one thread, one process
-    port_down_behaviour on_port_down{port_down_behaviour::retry};  ///< Of all ports; a NIC that exists does one of these.
+    port_down_behaviour on_port_down{port_down_behaviour::retry};  ///< of all ports; a NIC that exists does one of these
     std::uint32_t processes{32};         ///< how many may use a shared fabric at once, at most 64
     std::uint32_t ring_bytes{512u << 10};///< in flight between two processes, each way; a power of two, 64 KiB or more
     std::uint64_t memory_bytes{0};       ///< of a shared fabric, that each process may allocate (soft::allocate); rounded up
