@@ -23,7 +23,6 @@ public:
     using backend = B;          ///< as the policy was named
     using port_policy = Port;   ///< as the policy was named
     static constexpr unsigned group = Group::count;  ///< QPs of a lane
-
     /// Opens nothing yet: local_info() does.
     VCCL_COLD endpoint(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options,
                        Port port, Handler handler, Detect detect, Clock clock)
@@ -38,7 +37,6 @@ public:
           clock_(std::move(clock)) {}
     endpoint(const endpoint&) = delete;
     endpoint& operator=(const endpoint&) = delete;
-
     Handler& handler() noexcept { return handler_; }  ///< the completion handler; between two passes only
     const Handler& handler() const noexcept { return handler_; }  ///< the same, to look at
     unsigned lanes() const noexcept { return count_; }  ///< the primary included; 0 before local_info()
