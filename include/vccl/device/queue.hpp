@@ -129,16 +129,16 @@ private:
     VCCL_HOST_DEVICE gate hand_in(std::uint64_t base, std::uint64_t end, gate g, deadline& until, AtTurn&& at_turn,
                                   bool turn_came) const {
         const stamp mine = stamp::make(end, g);
+        bool passed = false;
+        std::uint64_t reserved = 0;
         if constexpr (!Policy::alone && std::is_same_v<std::remove_cvref_t<AtTurn>, nothing>) {
             // One operation says that the turn has come, under the same gate, and passes it on. It pairs with the next one's.
-            while (!turn_came) {
+            while (!turn_came && !passed) {
                 stamp found = stamp::make(base, g);
-                const bool passed = compare_exchange<in_turn, Policy::who>(&w_->ready, found.raw, mine.raw);
-                const std::uint64_t reserved = posted();  // under way at the same time
-                if (passed) [[likely]] {
-                    ring_or_leave(base, reserved, mine, g);
-                    return {handed_in};
-                }
+                passed = compare_exchange<in_turn, Policy::who>(&w_->ready, found.raw, mine.raw);
+                reserved = posted();  // under way at the same time
+                if (passed) [[likely]]
+                    break;
                 if (found.index() == base) [[unlikely]]
                     return unusual_turn(found, until);
                 spin(until.host());
@@ -149,13 +149,16 @@ private:
             if (found.epoch() != g.epoch()) [[unlikely]]
                 return unusual_turn(found, until);
         }
-        at_turn(base);
+        if (!passed) at_turn(base);
         if constexpr (Policy::alone) {
             ring_bell(mine, g);
             store<released, Policy::who>(&w_->ready, mine.raw);
         } else {
-            store<order::release, Policy::who>(&w_->ready, mine.raw);
-            ring_or_leave(base, posted(), mine, g);
+            if (!passed) {
+                store<order::release, Policy::who>(&w_->ready, mine.raw);
+                reserved = posted();
+            }
+            ring_or_leave(base, reserved, mine, g);
         }
         return {handed_in};
     }

@@ -133,7 +133,7 @@ private:
         if (is_success(tail, at, r)) return settle(g, done, index, at, tail_of(tail));
         if (far == 1) near = tail;
         if (is_success(near, from, r) && reach(tail_of(near), g, done) > 1) {
-            at = from + (far - 1) / reach(tail_of(near), g, done);
+            at = from + static_cast<std::uint32_t>(far - 1) / reach(tail_of(near), g, done);
             tail = load<order::acquire, scope::system>(&r.entry(at).word[15]);
             if (is_success(tail, at, r)) return settle(g, done, index, at, tail_of(tail));
         }
