@@ -7,6 +7,10 @@ s|^using \([a-z_]*\) = strong_id<struct \(.*\)>; *///< \(.*\)|/** \3 */ struct \
 s/^        requires\b.*[^;{]$//
 # Classes that can be derived from are bases of the library's own: nothing protected is anybody else's.
 s/^\( *\)protected:/\1private:/
+# What senders and receivers have from their way to the protocol's core is theirs.
+/How an endpoint reaches its protocol core/,$s/namespace vccl::detail/namespace vccl/
+s/detail::core_access/core_access/
+s|^ *// --- for endpoint ---$|private:|
 # Which axis a policy is on stands in docs/concepts.md, once.
 s/^ *using policy_axis = .*;$//
 # Comparison, and who may be moved or copied, mean what they mean everywhere.

@@ -3,6 +3,7 @@
     check_reference.py SOURCE SCRATCH
 """
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,11 @@ classes = (scratch / "site/api/annotated.html").read_text()
 for name in ("basic_host_sender", "host_context", "counters", "sibling_port", "device_result", "communicator", "soft_fabric"):
     assert f">{name}<" in classes, f"{name} is not in the reference"
 assert "soft_detail" not in classes and "ledger" not in classes, "the inside of the library is in the reference"
+
+sender = re.sub(r"<[^>]*>", " ", (scratch / "site/api/classvccl_1_1basic__host__sender.html").read_text())
+for member in ("send", "health", "abort"):  # its own, the endpoint's, the core's
+    assert re.search(rf"\b{member} +\(", sender), f"a sender's {member} is not in the reference"
+assert not re.search(r"\bcore_tick +\(", sender), "what endpoints call of each other is in the reference"
 
 tree = scratch / "tree"
 (tree / "include/vccl").mkdir(parents=True)

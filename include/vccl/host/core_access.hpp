@@ -6,9 +6,12 @@
 
 namespace vccl::inline v0::detail {
 
+/// What every sender and receiver says of its channel. Owner thread.
 template <class Self>
 struct core_access {
+    /// What the channel is doing, as this end knows it.
     channel_state state() const noexcept { return self().core_ ? core().state() : channel_state::connecting; }
+    /// Rises by one with each failover; 0 before begin_connect().
     vccl::epoch epoch() const noexcept { return self().core_ ? core().epoch() : vccl::epoch{}; }
     /// How a lane fares at this end. Requires: begin_connect() was ok.
     const lane_state& lane_health(lane_id l) const noexcept { return core().lanes()[l.value]; }
