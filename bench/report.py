@@ -171,6 +171,11 @@ PICTURES = {
     "peers_guest": [
         ("bandwidth", "Over the same soft-RoCE ports", "bytes a message", "MiB/s, 8 outstanding",
          {s: (r"MiB/s, \d+ B", size_of, s) for s in ("perftest", "ucx-put", "ucx-tag", "mpi", "vccl")})],
+    "coll": [
+        ("sizes", "All-reduce beside Open MPI", "bytes", "us",
+         {"vccl": ("", lambda row: row[1], "vccl us"), "Open MPI": ("", lambda row: row[1], "MPI us")}),
+        ("ranks", "All-reduce by ranks, and with ports that die, simulated time", "ranks", "us",
+         {"no failure": ("", lambda row: row[1], "free us"), "with failures": ("", lambda row: row[1], "us")})],
     "guest_bw": [
         ("rates", "Over soft-RoCE in the guest", "KiB a chunk", "MiB/s, 8 outstanding",
          {"vccl": ("", lambda row: f"{row[1]}", "vccl MiB/s"), "by hand": ("", lambda row: f"{row[1]}", "plain MiB/s")})],
