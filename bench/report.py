@@ -136,16 +136,13 @@ def picture(title, across, up, series):
 
 
 def column(made, label, x, y):
-    """Points from the rows whose label matches: x and y are names of columns; x may be "" (the label) or a function of the row."""
-    points = []
+    """Points from the rows whose label matches, of the first table that has some: y names a column, x is of a row, or "": its label."""
     for t in made["tables"]:
-        at = {name: i for i, name in enumerate(t["columns"])}
-        if y not in at or (isinstance(x, str) and x not in at):
-            continue
-        for row in t["rows"]:
-            if re.fullmatch(label, row[0]):
-                points.append((x(row) if callable(x) else row[at[x]], row[at[y]]))
-    return points
+        if y in t["columns"]:
+            points = [(x(row) if x else row[0], row[t["columns"].index(y)]) for row in t["rows"] if re.fullmatch(label, row[0])]
+            if points:
+                return points
+    return []
 
 
 def size_of(row):
@@ -172,7 +169,7 @@ PICTURES = {
         ("bandwidth", "Over the same soft-RoCE ports", "bytes a message", "MiB/s, 8 outstanding",
          {s: (r"MiB/s, \d+ B", size_of, s) for s in ("perftest", "ucx-put", "ucx-tag", "mpi", "vccl")})],
     "coll": [
-        ("sizes", "All-reduce beside Open MPI", "bytes", "us",
+        ("sizes", "All-reduce beside Open MPI, 2 ranks", "bytes", "us",
          {"vccl": ("", lambda row: row[1], "vccl us"), "Open MPI": ("", lambda row: row[1], "MPI us")}),
         ("ranks", "All-reduce by ranks, and with ports that die, simulated time", "ranks", "us",
          {"no failure": ("", lambda row: row[1], "free us"), "with failures": ("", lambda row: row[1], "us")})],
