@@ -17,17 +17,22 @@ import sys
 NUMBER = r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?"
 
 
+CELL = rf"(?:{NUMBER}|-)"  # a lone dash: no figure
+
+
 def value(text):
+    if text == "-":
+        return None
     number = float(text.replace(",", ""))
     return int(number) if number.is_integer() and "." not in text else number
 
 
 def cells(line):
     """(label, [(number, column at which it ends)]) of a row: a label, then numbers with nothing but blanks and bars between them."""
-    run = re.search(rf"(?<!\S){NUMBER}(?:[ |]+{NUMBER})+(?!\S)", line)
-    if not run:
+    run = re.search(rf"(?<!\S){CELL}(?:[ |]+{CELL})+(?!\S)", line)
+    if not run or not re.search(r"\d", run.group()):
         return line, []
-    return line[:run.start()].strip(" |"), [(value(m.group()), run.start() + m.end()) for m in re.finditer(rf"(?<![^ |]){NUMBER}", run.group())]
+    return line[:run.start()].strip(" |"), [(value(m.group()), run.start() + m.end()) for m in re.finditer(rf"(?<![^ |]){CELL}", run.group())]
 
 
 def heads(line, ends):
@@ -141,7 +146,7 @@ def column(made, label, x, y):
         if y in t["columns"]:
             points = [(x(row) if x else row[0], row[t["columns"].index(y)]) for row in t["rows"] if re.fullmatch(label, row[0])]
             if points:
-                return points
+                return [(at, figure) for at, figure in points if figure is not None]
     return []
 
 

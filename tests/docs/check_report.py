@@ -52,14 +52,14 @@ assert size["tables"][1]["rows"][1] == ["proxy_thread", 2.57, -0.1, 1074.8, 2.8]
 
 report("peers_guest", """                                      perftest     ucx-put        vccl
 MiB/s, 64 B                                0.4         0.2         0.3
-MiB/s, 65536 B                            32.7         7.7        28.5
+MiB/s, 65536 B                            32.7           -        28.5
 us, half a round trip of 8 B              17.2        22.0        18.0
 
 to perftest in the same run           perftest     ucx-put        vccl
 MiB/s, 64 B                               1.00        0.44        0.75
 MiB/s, 65536 B                            1.00        0.24        0.87
 """)
-assert shapes("peers_guest-bandwidth.svg", "circle") == 6, "two sizes of three systems, once"
+assert shapes("peers_guest-bandwidth.svg", "circle") == 5, "two sizes of three systems, once, but for what was not measured"
 
 assert report("idle", "nothing but words, 7 of them\n")["tables"] == []
 with_pictures = subprocess.run([sys.executable, script, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
