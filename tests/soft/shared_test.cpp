@@ -255,7 +255,9 @@ TEST_CASE("what lies in the fabric's memory is read by its receiver, there: the 
     std::memset(source.memory.data(), 2, 1 << 20);        // no user may do that yet; it shows when the bytes are read
     ::kill(p.peer.pid(), SIGCONT);
     REQUIRE(collect(p.a, 1).at(0).status == wc_status::success);
-    CHECK(first_word(p) == 0x0202020202020202);
+    REQUIRE(p.a.qp.post(with(write_to(p.a, p.b, 8), work_op::read)));
+    REQUIRE(collect(p.a, 1).at(0).status == wc_status::success);
+    CHECK(p.a.words[0] == 0x0202020202020202);
 }
 
 TEST_CASE("from the fabric's memory to the fabric's memory, in every length and alignment") {
@@ -267,20 +269,25 @@ TEST_CASE("from the fabric's memory to the fabric's memory, in every length and 
     join(b, a);
     constexpr std::uint32_t room = 1 << 17;
     const auto from = take(take(f.host("A")).allocate(room)), to = take(take(other.host("B")).allocate(room));
-    const auto from_mr = take(a.port.register_memory(from.data(), room)), to_mr = take(b.port.register_memory(to.data(), room));
+    const auto from_mr = take(a.port.register_memory(from.data(), room));
     for (std::uint32_t i = 0; i < room; ++i) from.data()[i] = static_cast<std::byte>(i * 7 + i / 251);
     for (const std::uint32_t length : {1u, 1023u, 1024u, 4095u, 4096u, 4097u, 32768u, 32769u, 100000u})
         for (const std::uint32_t shift : {0u, 1u, 8u, 64u}) {
             CAPTURE(length);
             CAPTURE(shift);
             std::memset(to.data(), 0xee, room);
-            work w = write(a, b, length);
-            w.local_addr = reinterpret_cast<std::uintptr_t>(from.data()) + 3 * shift;
-            w.remote_addr = reinterpret_cast<std::uintptr_t>(to.data()) + shift;
-            w.lkey = from_mr.local_key();
-            w.rkey = to_mr.remote_key();
-            REQUIRE(a.qp.post(w));
-            REQUIRE(collect(a, 1).at(0).status == wc_status::success);
+            {
+                // Registered anew each time: that b's lock is taken before and after is an order that the thread sanitizer
+                // sees; of the one through two mappings of one file it knows nothing.
+                const auto to_mr = take(b.port.register_memory(to.data(), room));
+                work w = write(a, b, length);
+                w.local_addr = reinterpret_cast<std::uintptr_t>(from.data()) + 3 * shift;
+                w.remote_addr = reinterpret_cast<std::uintptr_t>(to.data()) + shift;
+                w.lkey = from_mr.local_key();
+                w.rkey = to_mr.remote_key();
+                REQUIRE(a.qp.post(w));
+                REQUIRE(collect(a, 1).at(0).status == wc_status::success);
+            }
             CHECK(std::memcmp(to.data() + shift, from.data() + 3 * std::size_t{shift}, length) == 0);
             CHECK(to.data()[shift + length] == std::byte{0xee});
             CHECK((shift == 0 || to.data()[shift - 1] == std::byte{0xee}));
@@ -299,13 +306,14 @@ TEST_CASE("bytes that were changed after their QP or their memory was given up n
                                 way{"free", [](two_processes&, sent_from& m) { m.memory = {}; }}}) {
         CAPTURE(given_up.name);
         two_processes p("revoke", with_memory(1 << 21), patient);
-        sent_from source(p, 1 << 16);
+        constexpr std::uint32_t length = 1 << 13;
+        sent_from source(p, length);
         std::byte* const bytes = source.memory.data();
-        std::memset(bytes, 1, 1 << 16);
+        std::memset(bytes, 1, length);
         stop(p.peer.pid());
-        REQUIRE(p.a.qp.post(source.write_to(p.b, 1 << 16)));
+        REQUIRE(p.a.qp.post(source.write_to(p.b, length)));
         given_up.go(p, source);
-        std::memset(bytes, 2, 1 << 16);
+        std::memset(bytes, 2, length);
         ::kill(p.peer.pid(), SIGCONT);
         CHECK(first_word(p) == 0);
     }
