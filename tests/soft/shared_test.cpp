@@ -167,15 +167,31 @@ void stop(pid_t pid) {
     REQUIRE(WIFSTOPPED(stopped));
 }
 /// The first word of the peer's memory, after it has looked at its rings a few times.
-std::uint64_t first_word(two_processes& p) {
+std::uint64_t first_word(const child& peer) {
     std::uint64_t seen = 0;
     for (int i = 0; i < 8; ++i) {
-        REQUIRE(put(p.peer.fd(), 'l'));
-        REQUIRE(get(p.peer.fd(), seen));
+        REQUIRE(put(peer.fd(), 'l'));
+        REQUIRE(get(peer.fd(), seen));
     }
     return seen;
 }
 constexpr qp_timers patient{.timeout = 20};  // 13 seconds
+/// Attaches as host A, connects, and writes out of the fabric's memory when told to.
+bool write_once(int fd, const std::string& name, std::uint32_t length) {
+    auto f = soft_fabric::attach(name);
+    if (!f) return false;
+    auto a = make_end(*f->host("A"), "A.nic0.p0");
+    auto memory = f->host("A")->allocate(length);
+    auto mr = memory ? a.port.register_memory(memory->data(), length) : result<soft::port::mr>(memory.error());
+    card theirs;
+    char go;
+    if (!mr || !put(fd, card_of(a)) || !get(fd, theirs) || !connect_to(a, theirs, patient) || !get(fd, go)) return false;
+    std::memset(memory->data(), 1, length);
+    work w = write_to(a, theirs, length);
+    w.local_addr = reinterpret_cast<std::uintptr_t>(memory->data());
+    w.lkey = mr->local_key();
+    return a.qp.post(w) && put(fd, 'p') && get(fd, go);
+}
 
 }  // namespace
 
@@ -315,8 +331,34 @@ TEST_CASE("bytes that were changed after their QP or their memory was given up n
         given_up.go(p, source);
         std::memset(bytes, 2, length);
         ::kill(p.peer.pid(), SIGCONT);
-        CHECK(first_word(p) == 0);
+        CHECK(first_word(p.peer) == 0);
     }
+}
+
+TEST_CASE("who takes a killed process's place and memory cannot be taken for it") {
+    const auto name = unique_name("memory-heir");
+    constexpr std::uint32_t length = 1 << 13;
+    auto f = take(soft_fabric::create_shared(name, soft_topology(2, 2, 2, 2), with_memory(length)));
+    child peer([name](int fd) { return serve(fd, name); });
+    child sender([name](int fd) { return write_once(fd, name, length); });
+    card of_peer, of_sender;
+    char word;
+    REQUIRE(get(peer.fd(), of_peer));
+    REQUIRE(get(sender.fd(), of_sender));
+    REQUIRE(put(peer.fd(), of_sender));
+    REQUIRE(put(sender.fd(), of_peer));
+    REQUIRE(get(peer.fd(), word));
+    stop(peer.pid());
+    REQUIRE(put(sender.fd(), 'g'));
+    REQUIRE(get(sender.fd(), word));
+    sender.end_by(SIGKILL);
+    auto heir = take(soft_fabric::attach(name));
+    const auto memory = take(take(heir.host("A")).allocate(length));
+    std::memset(memory.data(), 2, length);
+    const auto e = make_end(take(heir.host("A")), "A.nic0.p1");
+    REQUIRE(verbs::soft_detail::slot_of(e.qp.number().value) == verbs::soft_detail::slot_of(of_sender.qpn));
+    ::kill(peer.pid(), SIGCONT);
+    CHECK(first_word(peer) == 0);
 }
 
 TEST_CASE("the fabric's memory is given out in pages, and comes back") {
