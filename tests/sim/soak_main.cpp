@@ -24,6 +24,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 using namespace vccl;
@@ -93,6 +94,8 @@ struct channel {
     }
 };
 
+std::mutex looking;  ///< into /proc/self: what one thread has open there, no other shall count
+
 /// What must not grow.
 struct holdings {
     std::uint64_t kib{}, descriptors{}, threads{};
@@ -102,6 +105,7 @@ struct holdings {
         return static_cast<std::uint64_t>(std::distance(begin(all), end(all)));
     }
     static holdings now() {
+        const std::lock_guard alone(looking);
         std::uint64_t whole = 0, resident = 0;
         std::ifstream("/proc/self/statm") >> whole >> resident;
         return {resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 1024, entries("/proc/self/fd"),
@@ -130,8 +134,11 @@ void shake(std::uint64_t seed, const std::atomic<bool>& over) {
     std::mt19937_64 random(seed);
     while (!over) {
         std::vector<pid_t> all;
-        for (const auto& t : std::filesystem::directory_iterator("/proc/self/task"))
-            all.push_back(std::atoi(t.path().filename().c_str()));
+        {
+            const std::lock_guard alone(looking);
+            for (const auto& t : std::filesystem::directory_iterator("/proc/self/task"))
+                all.push_back(std::atoi(t.path().filename().c_str()));
+        }
         const pid_t one = all[random() % all.size()];
         if (one != ::gettid()) (void)::syscall(SYS_tgkill, ::getpid(), one, SIGUSR1);
         nap(static_cast<std::int64_t>(random() % 300'000));
