@@ -92,6 +92,43 @@ TEST_CASE("Threads post on one queue through many failovers: every signal and ad
     }
 }
 
+TEST_CASE("Whatever is published is rung when all posters have returned, whoever found whom ringing") {
+    constexpr unsigned threads = 2, rounds = 100'000;
+    rig r(64);
+    r.waiting = {};
+    std::atomic<unsigned> came{}, wrong{}, unrung{};
+    std::atomic<bool> over{};
+    std::thread nic([&] {
+        while (!over)
+            if (!r.nic[0]->pass()) std::this_thread::yield();
+    });
+    std::vector<std::thread> posters;
+    for (unsigned t = 0; t < threads; ++t)
+        posters.emplace_back([&, t] {
+            const queue_ref<queue_policy<shared_by_gpu, ring_every<1>>> q(
+                &r.view);  // who leaves it to nobody meets others at the bell
+            unsigned meetings = 0;
+            const auto meet = [&] {
+                ++came;
+                ++meetings;
+                for (unsigned spins = 0; came < threads * meetings; ++spins)  // so that they leave at the same time, mostly
+                    if (spins % 4096 == 4095) std::this_thread::yield();
+            };
+            for (unsigned i = 1; i <= rounds; ++i) {
+                deadline until(&r.waiting, 20'000'000'000);
+                wrong += !q.post(single{}, 1, until, [](unsigned, const wqe_head& h, const ring_view&) { return nop(h); });
+                meet();
+                if (t == 0) unrung += r.service.rung().index() != threads * i;
+                meet();
+            }
+        });
+    for (std::thread& p : posters) p.join();
+    over = true;
+    nic.join();
+    CHECK(wrong == 0);
+    CHECK(unrung == 0);
+}
+
 TEST_CASE("Each sharing policy works where it applies") {
     rig r(16);
     r.waiting = {};
