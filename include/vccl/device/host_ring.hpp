@@ -144,11 +144,9 @@ private:
         device::channel_words& out = page_->channel[c];
         if (u.first != u.last) {
             const auto q = sender_.ref().channel(c).within(0);
-            const device::queue_ref<typename Sender::policies::queue> queue(&q.view());
             const device::device_result r = q.flush(thread_scope{});
             if (r.what == device::outcome::error) fail(c, r);
-            (void)queue.poll();
-            const std::uint64_t done = queue.completed();
+            const std::uint64_t done = q.completed();
             while (u.first != u.last && u.end[u.first % Sender::depth] <= done) ++u.first;
             device::store<device::order::relaxed, device::scope::system>(&out.epoch, std::uint64_t{sender_.epoch().value});
         }

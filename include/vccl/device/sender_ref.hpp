@@ -29,10 +29,14 @@ public:
     VCCL_HOST_DEVICE sender_ref channel(std::uint32_t c) const noexcept { return {queues_ + c % count_, 1, timeout_}; }
     /// Queues of the sender; 1 for the view of one channel.
     VCCL_HOST_DEVICE unsigned channels() const noexcept { return count_; }
-    /// Indices of the first channel's queue: what was posted, and below which everything is done.
+    /// Index of the first channel's queue below which everything was posted.
     VCCL_HOST_DEVICE std::uint64_t posted() const noexcept { return queue_ref<Policy>(queues_).posted(); }
-    /// Acquire: what was read by operations below it has arrived.
-    VCCL_HOST_DEVICE std::uint64_t completed() const noexcept { return queue_ref<Policy>(queues_).completed(); }
+    /// The same for what is done; looks at the completion queue. Acquire: what was read by operations below it has arrived.
+    VCCL_HOST_DEVICE std::uint64_t completed() const noexcept {
+        const queue_ref<Policy> q(queues_);
+        (void)q.poll();
+        return q.completed();
+    }
     /// Where everything of the first channel lies: for operations of one's own, with queue_ref.
     VCCL_HOST_DEVICE const queue_view& view() const noexcept { return *queues_; }
 
