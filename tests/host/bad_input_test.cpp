@@ -427,32 +427,125 @@ TEST_CASE("Memory with work in flight is busy; let go of all the same, it serves
     }
 }
 
+namespace {
+
+/// A chunk's memory goes as soon as it is acknowledged, while the NIC still repeats the WRITE, its own acknowledgement being
+/// lost; `behind` further chunks are in flight then, as the receiver stands still.
+template <unsigned Qps>
+void memory_goes(const std::string& port, std::uint32_t bytes, unsigned behind) {
+    CAPTURE(Qps);
+    CAPTURE(port);
+    CAPTURE(bytes);
+    CAPTURE(behind);
+    world_options o;
+    o.chunk = bytes;
+    soft_world<Qps> w(o);
+    start(w);
+    REQUIRE(w.transfer(20));
+    std::vector<std::byte> once(2 * bytes, std::byte{42}), taken(once.size());
+    auto from = w.a.register_memory(once.data(), once.size());
+    auto to = w.b.register_memory(taken.data(), taken.size());
+    REQUIRE((from && to));
+    REQUIRE(w.command("drop-acks " + port));
+    REQUIRE(w.rx->recv(to->view()));
+    REQUIRE(w.tx->send(from->view()));
+    REQUIRE(w.until([&] { return w.tx->acknowledged().value == 21 && w.rx->received().value == 21; }, 2_s));
+    CHECK(taken == once);
+    CHECK(from->release());
+    CHECK(to->release());
+    w.sent = w.checked = 21;
+    w.sizes.push_back(0);
+    w.users(21 + behind, [&](std::uint64_t) { return bytes; });
+    for (int i = 0; i < 20; ++i) w.rx->progress();
+    for (int i = 0; i < 4000; ++i) {
+        w.tx->progress();
+        w.fabric.advance(100_us);
+    }
+    w.rest(2_s);
+    CHECK(w.tx->health());
+    CHECK(w.rx->health());
+    REQUIRE(w.command("clear " + port));
+    REQUIRE(w.transfer(60));
+    CHECK(w.wrong == 0);
+}
+
+}  // namespace
+
 TEST_CASE("Memory goes as soon as its chunk is acknowledged, while the NIC still repeats the WRITE: only the lane suffers") {
-    // Lost: the NIC's own acknowledgements, not the receiver's.
-    for (const std::string port : {"A.nic0.p0", "B.nic0.p0"}) {
-        CAPTURE(port);
-        soft_world<> w;
-        start(w);
-        REQUIRE(w.transfer(20));
-        std::vector<std::byte> once(2 * 64 * 1024, std::byte{42}), taken(once.size());
-        auto from = w.a.register_memory(once.data(), once.size());
-        auto to = w.b.register_memory(taken.data(), taken.size());
-        REQUIRE((from && to));
-        REQUIRE(w.command("drop-acks " + port));
-        REQUIRE(w.rx->recv(to->view()));
-        REQUIRE(w.tx->send(from->view()));
-        REQUIRE(w.until([&] { return w.tx->acknowledged().value == 21 && w.rx->received().value == 21; }, 2_s));
-        CHECK(taken == once);
-        CHECK(from->release());
-        CHECK(to->release());
-        w.rest(2_s);
-        CHECK(w.tx->health());
-        CHECK(w.rx->health());
-        REQUIRE(w.command("clear " + port));
-        w.sent = w.checked = 21;
-        w.sizes.push_back(0);
-        REQUIRE(w.transfer(60));
-        CHECK(w.wrong == 0);
+    for (const std::string port : {"A.nic0.p0", "B.nic0.p0"})
+        for (const unsigned behind : {0u, 1u, 3u, 7u})
+            for (const std::uint32_t bytes : {4096u, 64 * 1024u}) {
+                memory_goes<1>(port, bytes, behind);
+                memory_goes<2>(port, bytes, behind);
+                memory_goes<4>(port, bytes, behind);
+                memory_goes<8>(port, bytes, behind);
+            }
+}
+
+namespace {
+struct severe : journal {
+    static verdict on_error(const completion&) noexcept { return verdict::abort; }
+};
+}  // namespace
+
+TEST_CASE("A handler that judges an error is the judge, also of a WRITE whose chunk was acknowledged") {
+    using sender = host_sender<verbs::soft, sibling_port, severe, manual_clock, testing::memory_oob>;
+    using receiver = host_receiver<verbs::soft, sibling_port, severe, manual_clock, testing::memory_oob>;
+    soft_world<> shape;
+    sender tx(shape.a, gpu_id{0}, channel_id{9}, {}, {}, {}, {}, {}, shape.fabric.clock());
+    receiver rx(shape.b, gpu_id{2}, channel_id{9}, {}, {}, {}, {}, {}, shape.fabric.clock());
+    auto there = tx.local_info(), back = rx.local_info();
+    REQUIRE((there && back && tx.begin_connect(*back) && rx.begin_connect(*there)));
+    const auto pass = [&](int times) {
+        for (int i = 0; i < times; ++i) {
+            tx.progress();
+            rx.progress();
+            shape.fabric.advance(10_us);
+        }
+    };
+    pass(200);
+    auto from = shape.a.register_memory(shape.out.data(), 4096), to = shape.b.register_memory(shape.in.data(), 4096);
+    REQUIRE((from && to && shape.command("drop-acks A.nic0.p0") && rx.recv(to->view()) && tx.send(from->view())));
+    pass(200);
+    REQUIRE(tx.acknowledged().value == 1);
+    pass(40'000);
+    CHECK(tx.health().code != errc::ok);
+}
+
+TEST_CASE("What was said last gets through, though its end is not looked at again") {
+    for (const std::string breaks : {"down all", "loss all 100%"}) {
+        CAPTURE(breaks);
+        {
+            soft_world<> w;
+            start(w);
+            REQUIRE(w.transfer(20));
+            REQUIRE(w.command(breaks));
+            status closed = errc::timeout;
+            for (int i = 0; i < 200'000 && w.rx->state() != channel_state::closed; ++i) {
+                if (closed.code == errc::timeout) closed = w.tx->close(nanoseconds{0});
+                w.pass();
+            }
+            REQUIRE(w.rx->state() == channel_state::closed);
+            for (int i = 0; i < 20'000 && closed.code == errc::timeout; ++i) {
+                closed = w.tx->close(nanoseconds{0});
+                w.tx->progress();
+                w.fabric.advance(w.pass_time);
+            }
+            CHECK(closed);
+        }
+        {
+            soft_world<> w;
+            start(w);
+            REQUIRE(w.transfer(20));
+            REQUIRE(w.command(breaks));
+            w.rest(1_s);
+            w.rx->abort();
+            for (int i = 0; i < 20'000 && w.tx->health(); ++i) {
+                w.tx->progress();
+                w.fabric.advance(w.pass_time);
+            }
+            CHECK(w.tx->health().code == errc::aborted);
+        }
     }
 }
 

@@ -82,3 +82,15 @@ TEST_CASE("A note that is half written is none") {
     annotate(slots[0], 0, 5);
     CHECK(w.tx->note_for(sequence{0}).value() == 5);
 }
+
+TEST_CASE("Before there are grants there are no notes, whatever number is asked for") {
+    soft_world<> w;
+    CHECK(w.tx->note_for(sequence{0}).error().code == errc::not_connected);
+    CHECK(w.tx->room_for(sequence{0}).error().code == errc::not_connected);
+    start(w);
+    for (const std::uint64_t s : {std::uint64_t{0}, std::uint64_t{77}, ~std::uint64_t{0}}) {
+        CHECK(w.tx->note_for(sequence{s}).error().code == errc::would_block);
+        CHECK(w.tx->room_for(sequence{s}).error().code == errc::would_block);
+        CHECK(w.tx->outcome(sequence{s}).code == errc::invalid_argument);
+    }
+}

@@ -439,6 +439,23 @@ TEST_CASE("Who closes has said what waited to be said") {
     CHECK(got == message(900));
 }
 
+TEST_CASE("Who went had said something, which is heard, though a write finds the connection reset") {
+    channel c;
+    c.call();
+    REQUIRE(c.up());
+    REQUIRE(c.caller.send(message(100)));
+    (void)c.caller.advance(c.now);
+    REQUIRE(c.listener.send(message(200, 2)));
+    c.listener.close();  // with 100 bytes unread: the kernel resets the connection
+    REQUIRE(c.caller.send(message(300, 3)));
+    bytes got(tcp_oob::largest_message);
+    std::size_t n = 0;
+    const nanoseconds end = steady_clock{}.now() + 10_s;
+    while ((n = c.caller.receive(got)) == 0 && steady_clock{}.now() < end) (void)c.caller.advance(c.now);
+    got.resize(n);
+    CHECK(got == message(200, 2));
+}
+
 TEST_CASE("A peer that reads nothing: sending is refused in the end, and never blocks") {
     raw_listener lazy;
     tcp_oob caller;

@@ -80,12 +80,13 @@ public:
         return true;
     }
 
-    /// Chunks that went out on this generation of a lane and are not acknowledged.
-    VCCL_COLD std::uint64_t in_flight(unsigned lane, std::uint32_t generation) noexcept {
+    /// How many of the chunks that `wanted(sequence, outgoing)` are on this generation of a lane and not acknowledged.
+    template <class Wanted>
+    std::uint64_t in_flight(unsigned lane, std::uint32_t generation, Wanted&& wanted) noexcept {
         std::uint64_t n = 0;
         for (std::uint64_t s = acked_; s != posted_; ++s) {
-            const posting& p = at(s);
-            n += p.posted && p.lane == lane && p.generation == generation;
+            const outgoing& o = at(s);
+            n += o.posted && o.lane == lane && o.generation == generation && wanted(s, o);
         }
         return n;
     }

@@ -7,6 +7,7 @@
 #include <vccl/staging/receiver.hpp>
 #include <vccl/staging/sender.hpp>
 
+#include <algorithm>
 #include <memory>
 
 namespace vccl::inline v0 {
@@ -89,8 +90,9 @@ public:
     static result<std::unique_ptr<staged_ends>> make(host_context<typename Tx::backend>& context,
                                                      const communicator_links<Tx, Rx>& ends, std::uint32_t piece_bytes,
                                                      unsigned slots, MakeEngine&& make_engine) {
-        // A slice is a little more than a piece, so that a whole piece is one slice and needs no empty one behind it.
-        const staging_options options{.slice_bytes = piece_bytes + 64, .slots = slots};
+        // A slice takes a whole piece, and in any case what the two ends say first.
+        const staging_options options{.slice_bytes = std::max<std::uint32_t>(piece_bytes, sizeof(staging_greeting)),
+                                      .slots = slots};
         auto made = std::unique_ptr<staged_ends>(new (std::nothrow) staged_ends);
         if (!made) return errc::no_memory;
         const auto stage = [&](auto& list,

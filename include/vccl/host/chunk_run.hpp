@@ -37,4 +37,16 @@ inline void aim(work& w, const outgoing& o, const chunk_cut& cut, unsigned p, co
     w.flags = o.flags;
 }
 
+/// The QP, of `qps`, of a part of chunk `s`.
+constexpr unsigned queue_of(std::uint64_t s, unsigned part, unsigned qps) noexcept {
+    return static_cast<unsigned>((s + part) % qps);
+}
+/// Does chunk `s`, as it went out last, have a WR on that QP?
+constexpr bool has_wr_on(unsigned qp, unsigned qps, std::uint64_t s, const outgoing& o) noexcept {
+    const unsigned parts = o.too_long ? 1 : cut_chunk(o.length, qps).parts;
+    for (unsigned p = 0; p < parts; ++p)
+        if (queue_of(s, p, qps) == qp && !(o.arrived >> p & 1)) return true;
+    return false;
+}
+
 }  // namespace vccl::inline v0::detail

@@ -15,7 +15,10 @@ struct cts_ring {
     cts_slot slots[max_window]{};
 
     cts_ring() noexcept {
-        for (cts_slot& s : slots) s.words.sequence = ~std::uint64_t{0};
+        for (cts_slot& s : slots) {
+            s.words.sequence = ~std::uint64_t{0};
+            s.words.check = s.note_check = 1;  // which no sequence has with words of zeros
+        }
     }
 
     /// The slot is written by the receiver's NIC: the acquire pairs with the order in which an RDMA WRITE lands, and

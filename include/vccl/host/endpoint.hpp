@@ -124,7 +124,7 @@ protected:
             if (self().usable(l)) told |= static_cast<bool>(lanes_[l].send_control(m));
         (void)tell_on(lane_book::out_of_band_way, m);
         // What a lane carries is ahead of any socket: its copy there can wait for the next look at it.
-        if (!told) next_oob_ = {};
+        if (!told) (void)oob_.advance(now_);
     }
     /// False: withheld, since the peer takes no messages at present.
     VCCL_COLD bool tell_on(std::uint16_t way, const control_message& m) noexcept {
@@ -138,8 +138,9 @@ protected:
         e.at = now_;
         if constexpr (detail::hears_events<Handler>) handler_.on_event(e);
     }
-    /// The control QPs live on: what was said last must get through, and the peer may need an answer.
+    /// The control QPs live on: what was said last must get through, though nobody may look at this end again.
     VCCL_COLD void over() noexcept {
+        (void)oob_.advance(now_);
         for (unsigned l = 0; l < count_; ++l) (void)lanes_[l].silence_data();
         self().end_all();
     }
@@ -169,10 +170,7 @@ protected:
         return detail::poll_until(*this, clock_, timeout, done);
     }
 
-    status too_large(std::uint64_t bytes) const noexcept {
-        return {errc::too_large, subject::bytes, options_.max_chunk,
-                bytes < 0xffffffff ? static_cast<std::uint32_t>(bytes) : 0xffffffff};
-    }
+    status too_large(std::uint64_t bytes) const noexcept { return detail::too_large(options_.max_chunk, bytes); }
 
     core_options core_settings(std::uint64_t connection) const noexcept {
         core_options c;
@@ -376,11 +374,12 @@ private:
     VCCL_COLD void failed(unsigned l, const completion& c, wr_kind kind) noexcept {
         if (kind == wr_kind::flush) self().on_flush(l, wr_id{c.wr_id}.mark(), false);
         if (fencing_ >> l & 1 || !lanes_[l].connected()) return;
-        verdict v = stock_verdict(c.status);
+        // A WRITE that the NIC repeats although its chunk was acknowledged may find both ends' memory gone by now.
+        const bool settled = kind == wr_kind::data && self().settled(l, wr_id{c.wr_id});
+        verdict v = settled ? verdict::fail_over : stock_verdict(c.status);
         if constexpr (detail::judges_errors<Handler>) v = handler_.on_error(c);
-        // A flush reads our own memory: whatever it failed with, the chunk is not received and the lane is to blame (G9). A
-        // WRITE that the NIC repeats although its chunk was acknowledged may find both ends' memory gone by now.
-        if (v == verdict::fail_over || kind == wr_kind::flush || (kind == wr_kind::data && self().settled(l, wr_id{c.wr_id}))) {
+        // A flush reads our own memory: whatever it failed with, the chunk is not received and the lane is to blame (G9).
+        if (v == verdict::fail_over || kind == wr_kind::flush) {
             self().core_fault(l, detail::cause_of(c.status), c.status);
             return;
         }

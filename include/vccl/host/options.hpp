@@ -76,6 +76,10 @@ inline oob_secret random_secret() noexcept {
     return s;
 }
 
+constexpr status too_large(std::uint32_t most, std::uint64_t bytes) noexcept {
+    return {errc::too_large, subject::bytes, most, bytes < 0xffffffff ? static_cast<std::uint32_t>(bytes) : 0xffffffff};
+}
+
 constexpr fault_cause cause_of(wc_status s) noexcept {
     switch (s) {
         case wc_status::retry_exc_err:

@@ -61,10 +61,10 @@ public:
         core_->place(s.value) = at;
         return s;
     }
-    /// How much the receive of chunk `s` takes; would_block while no grant has come. Requires: connected.
-    result<std::uint32_t> room_for(sequence s) const noexcept { return ring_->room(s.value); }
-    /// The note that its recv() was given; would_block while no grant with one has come. Requires: connected.
-    result<std::uint64_t> note_for(sequence s) const noexcept { return ring_->note(s.value); }
+    /// How much the receive of chunk `s` takes. Errors: would_block while no grant has come, not_connected.
+    result<std::uint32_t> room_for(sequence s) const noexcept { return ring_ ? ring_->room(s.value) : errc::not_connected; }
+    /// The note that its recv() was given. Errors: would_block while no grant with one has come, not_connected.
+    result<std::uint64_t> note_for(sequence s) const noexcept { return ring_ ? ring_->note(s.value) : errc::not_connected; }
 
     /// Everything below this has been received by the peer.
     sequence acknowledged() const noexcept { return sequence{core_ ? core_->acked() : 0}; }
@@ -80,9 +80,10 @@ public:
         return outcome(s);
     }
     /// The outcome of a chunk that ended, without waiting: ok or message_too_long, kept until `Log::capacity` more were sent.
-    /// would_block while it has not ended, or why the channel did.
+    /// Errors: would_block while it has not ended, or why the channel did; invalid_argument: it was never sent.
     status outcome(sequence s) const noexcept {
-        if (!ended(s)) return core_ && core_->over() ? core_->why() : status{errc::would_block};
+        if (!core_ || s.value >= core_->tail()) return errc::invalid_argument;
+        if (!ended(s)) return core_->over() ? core_->why() : status{errc::would_block};
         const bool kept = core_->tail() - s.value <= Log::capacity;
         return kept && const_cast<core_type&>(*core_).at(s.value).too_long ? errc::message_too_long : errc::ok;
     }
@@ -344,7 +345,7 @@ private:
         o.too_long = place.whole > c.length();
         const chunk_cut cut = o.too_long ? chunk_cut{1, 0} : cut_chunk(o.length, Group::count);
         for (unsigned p = 0; p < cut.parts; ++p)
-            if (!lane.room(queue_of(s, p))) return false;
+            if (!lane.room(detail::queue_of(s, p, Group::count))) return false;
         work w{};
         w.op = work_op::write_imm;
         w.rkey = rkey{c.rkey()};
@@ -352,7 +353,7 @@ private:
         for (unsigned p = 0; p < cut.parts; ++p) {
             if (o.arrived >> p & 1) continue;
             detail::aim(w, o, cut, p, c, place.offset, s);
-            if (status e = lane.post(queue_of(s, p), wr_kind::data, w); !e) {
+            if (status e = lane.post(detail::queue_of(s, p, Group::count), wr_kind::data, w); !e) {
                 core_->posted(s, c.lane());
                 this->core_fault(c.lane(), fault_cause::local_error, wc_status::success);
                 return false;
@@ -362,17 +363,18 @@ private:
         this->hot_lane_ = c.lane();
         return true;
     }
-    static constexpr unsigned queue_of(std::uint64_t s, unsigned part) noexcept {
-        return static_cast<unsigned>((s + part) % Group::count);
-    }
 
     static const completion* arrivals(unsigned, const completion* c, const completion*) noexcept { return c; }
     void on_arrival(unsigned, std::uint32_t, const completion&) noexcept {}
     void on_flush(unsigned, std::uint64_t, bool) noexcept {}
-    /// Was it for a chunk that has been acknowledged? A chunk has one WR on a QP at most; the newest are those in flight.
+    /// Was it for a chunk that has been acknowledged? Of those in flight, each has at most one WR on a QP; they are the newest.
     VCCL_COLD bool settled(unsigned l, wr_id id) noexcept {
         lane<B>& lane = this->lanes_[l];
-        return ((lane.account(id.qp()).posted - id.mark()) & wr_id::mark_mask) >= core_->in_flight(l, lane.generation());
+        const auto on_this_qp = [&](std::uint64_t s, const outgoing& o) {
+            return detail::has_wr_on(id.qp(), Group::count, s, o);
+        };
+        return ((lane.account(id.qp()).posted - id.mark()) & wr_id::mark_mask) >=
+               core_->in_flight(l, lane.generation(), on_this_qp);
     }
     VCCL_COLD void core_message(const control_message& m) noexcept {
         core_->on_message(m, this->now_, [this](sequence s, outgoing& o) { retired(s, o); });

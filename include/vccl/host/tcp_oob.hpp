@@ -141,10 +141,9 @@ public:
         if (listener_) accept(now);
         if (calling_ && link_ && !established_ && now - called_at_ > patience) cut();
         if (calling_ && !link_) call(now);
-        if (link_) {
-            push_out();
-            pull_in();
-        }
+        // What the peer said before it went is read before a write can meet that it has.
+        if (link_) pull_in();
+        if (link_) push_out();
         if (link_ && established_)
             state_ = oob_state::up;
         else if (state_ == oob_state::up)
@@ -171,6 +170,7 @@ public:
         std::memcpy(&n, in_, 2);
         if (n == 0 || n > largest_message) {
             cut();
+            in_size_ = 0;
             return 0;
         }
         if (in_size_ < 2u + n) return 0;
@@ -203,7 +203,7 @@ private:
     VCCL_COLD void cut() noexcept {
         link_.reset();
         established_ = false;
-        out_size_ = in_size_ = 0;
+        out_size_ = 0;
     }
 
     /// A place for another caller: a free one, or that of the one who has been waiting longest, if he had his time.
@@ -230,6 +230,7 @@ private:
             if (c.heard == sizeof c.said.bytes && detail::same_secret(c.said, secret_)) {
                 // The peer called anew: its old connection is dead, whether we have seen that or not.
                 cut();
+                in_size_ = 0;
                 link_ = std::move(c.fd);
                 prepare(link_.get());
                 established_ = true;
@@ -245,6 +246,7 @@ private:
         link_ = detail::socket_fd{::socket(peer_.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
         if (!link_) return;
         called_at_ = now;
+        in_size_ = 0;
         if (::connect(link_.get(), reinterpret_cast<const sockaddr*>(&peer_.storage), peer_.length) != 0 && errno != EINPROGRESS)
             hang_up(errno);
     }

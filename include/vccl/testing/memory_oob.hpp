@@ -44,7 +44,7 @@ public:
     /// The link of the channel that was listened on last: for the test to break.
     static std::shared_ptr<memory_oob_link> last() { return last_; }
 
-    /// As oob_channel says, at once and without a system call; what the test has cut stays cut.
+    /// As oob_channel says, without a system call; what the test has cut stays cut.
     /// @{
     result<oob_address> listen(const oob_address&, const oob_secret&) noexcept {
         link_ = std::make_shared<memory_oob_link>();
@@ -63,6 +63,7 @@ public:
     }
     oob_state advance(nanoseconds) noexcept {
         if (!link_) return oob_state::opening;
+        push_out();
         if (!listening_ && link_->listener_gone) return oob_state::refused;
         if (listening_ && link_->caller_gone) return oob_state::closed;
         if (link_->cut || (listening_ && !link_->caller_present)) return was_up_ ? oob_state::broken : oob_state::opening;
@@ -71,7 +72,7 @@ public:
     }
     bool send(std::span<const std::byte> m) noexcept {
         if (!link_ || link_->cut || link_->loses()) return false;
-        (listening_ ? link_->to_caller : link_->to_listener).emplace_back(m.begin(), m.end());
+        waiting_.emplace_back(m.begin(), m.end());
         return true;
     }
     std::size_t receive(std::span<std::byte> m) noexcept {
@@ -91,8 +92,16 @@ public:
     ~memory_oob() { leave(); }
 
 private:
+    /// As a socket's messages, what waits goes out with the next advance(), or is lost with a link that is cut.
+    void push_out() noexcept {
+        auto& q = listening_ ? link_->to_caller : link_->to_listener;
+        for (auto& m : waiting_)
+            if (!link_->cut) q.push_back(std::move(m));
+        waiting_.clear();
+    }
     void leave() noexcept {
         if (!link_) return;
+        push_out();
         if (listening_)
             link_->listener_gone = true;
         else
@@ -104,6 +113,7 @@ private:
     static inline std::shared_ptr<memory_oob_link> last_{};
     static inline unsigned long long names_{};
     std::shared_ptr<memory_oob_link> link_;
+    std::vector<std::vector<std::byte>> waiting_;
     bool listening_{}, was_up_{};
 };
 
