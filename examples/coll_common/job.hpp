@@ -2,6 +2,7 @@
 // How the ranks of an example come to be and meet: started by this program, or by a launcher; one network; one mesh.
 #include "../p2p/next_nic.hpp"
 #include "network.hpp"
+#include "pages.hpp"
 
 #include <vccl/coll/host_mesh.hpp>
 #include <vccl/telemetry/timeline.hpp>
@@ -10,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <csignal>
+#include <deque>
 #include <functional>
 
 namespace coll_example {
@@ -58,10 +60,15 @@ public:
     host_context<backend>& context() noexcept { return context_; }
     Network& network() noexcept { return network_; }
     mesh& ends() noexcept { return *mesh_; }
+    /// Registered bytes and a timeline, which live as long as ends that may use them.
+    /// @{
+    pages& memory(std::uint64_t bytes) { return memory_.emplace_back(context_, bytes); }
+    timeline& line() noexcept { return line_; }
+    /// @}
 
     void connect() {
         if (const status s = mesh_->connect(exchange_, seconds(o_.patience)); !s)
-            throw failure("cannot connect to rank " + std::to_string(s.detail), s);
+            throw failure(s.code == errc::timeout ? "cannot connect to rank " + std::to_string(s.detail) : "cannot connect", s);
         exchange_.while_waiting([this] { mesh_->progress(); });
     }
     void barrier() {
@@ -89,6 +96,8 @@ private:
     tcp_bootstrap exchange_;
     Network network_;
     host_context<backend> context_;
+    std::deque<pages> memory_;
+    timeline line_{steady_clock{}.now()};
     owned<mesh> mesh_;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 // Buffers of the examples.
-#include "job.hpp"
+#include "network.hpp"
 
 #include <sys/mman.h>
 

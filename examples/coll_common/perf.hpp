@@ -43,10 +43,10 @@ public:
           type_(type_of(o.type)),
           op_(op_of(o.op)),
           steps_(p2p::parse_script(o.script)),
-          line_(steady_clock{}.now()),
+          line_(j.line()),
           comm_(j.ends().make_communicator()),
-          in_(j.context(), o.most + 64 * j.ranks()),
-          out_(j.context(), o.most + 64 * j.ranks()) {
+          in_(j.memory(o.most + 64 * j.ranks())),
+          out_(j.memory(o.most + 64 * j.ranks())) {
         job_.ends().each_receiver([&](const mesh_link& l, receiver& e) {
             e.handler().template get<witness>().events.reserve(256);
             if (watched_ || l.ring == (c_.pairs ? 0 : mesh_link::pairs)) return;
@@ -54,7 +54,7 @@ public:
             e.handler().template get<record_timeline<>>().line = &line_;
             for (std::uint8_t n = 0; n < e.lanes(); ++n) line_.name_lane(lane_id{n}, e.lane_port(lane_id{n}).view());
         });
-        for (std::uint64_t s = o.least;; s *= o.factor) {
+        for (std::uint64_t s = o.least;; s = s == 0 ? size_of(type_) : s * o.factor) {
             sizes_.push_back(s < o.most ? s : o.most);
             if (s >= o.most) break;
         }
@@ -233,9 +233,9 @@ private:
     reduce_op op_;
     std::vector<p2p::script_step> steps_;
     p2p::background_command beside_;
-    timeline line_;
+    timeline& line_;
     typename Job::mesh::communicator_type comm_;
-    pages in_, out_;
+    pages &in_, &out_;
     receiver* watched_{};
     std::vector<std::uint64_t> sizes_;
     double expected_{}, busbw_{};

@@ -1,7 +1,7 @@
 // moe: dispatch and combine of a mixture of experts, tokens of 7168 bfloat16, top 8, four experts a rank at least. moe --help
 // says how; of its sizes only -n (iterations) and --fail (percent of the iterations) count here.
 #include "../coll_common/numbers.hpp"
-#include "../coll_common/pages.hpp"
+#include "../coll_common/job.hpp"
 #include "../p2p/background_command.hpp"
 
 #include <vccl/coll/moe.hpp>
@@ -44,7 +44,7 @@ int play(const options& o, const job_place& place, tcp_bootstrap exchange) {
     const std::uint32_t per_rank = j.ranks() * 4 < top_k ? (top_k + j.ranks() - 1) / j.ranks() : 4;
     const moe_shape shape{.experts = per_rank * j.ranks(), .top_k = top_k, .tokens = tokens, .token_bytes = hidden * 2};
     const std::uint64_t bytes = moe::scratch_bytes(shape, j.ranks());
-    pages scratch(j.context(), bytes);
+    pages& scratch = j.memory(bytes);
     moe x(comm, shape, scratch.view(0, bytes));
     if (!x.health()) throw failure("cannot exchange", x.health());
 

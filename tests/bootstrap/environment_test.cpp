@@ -95,6 +95,30 @@ TEST_CASE("What makes no sense is refused with what to do") {
     refuse({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"VCCL_PORT", "70000"}}, errc::parse_error, "VCCL_PORT");
 }
 
+TEST_CASE("Two jobs of one secret do not know each other, if anything names them") {
+    std::string why;
+    const auto key = [&](std::vector<std::pair<std::string_view, const char*>> variables) {
+        variables.emplace_back("VCCL_SECRET", "0123456789abcdef");
+        auto s = read_job_secret(
+            [&](std::string_view name) -> const char* {
+                for (const auto& [n, value] : variables)
+                    if (n == name) return value;
+                return nullptr;
+            },
+            why);
+        REQUIRE(s);
+        return std::string(reinterpret_cast<const char*>(s->bytes), sizeof s->bytes);
+    };
+    for (const char* name : {"VCCL_JOB", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"}) {
+        CAPTURE(name);
+        CHECK(key({{name, "1"}}) == key({{name, "1"}}));
+        CHECK(key({{name, "1"}}) != key({{name, "2"}}));
+        CHECK(key({{name, "1"}}) != key({}));
+    }
+    // The launcher's own name goes before that of the job that it runs in, which its ranks on other hosts may not see.
+    CHECK(key({{"PMIX_NAMESPACE", "7"}, {"SLURM_JOB_ID", "1"}}) == key({{"PMIX_NAMESPACE", "7"}}));
+}
+
 TEST_CASE("The secret is asked for, and not taken if it is short") {
     std::string why;
     CHECK(read_job_secret([](const char*) -> const char* { return nullptr; }, why).error().code == errc::not_found);

@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -129,6 +130,24 @@ TEST_CASE("Ranks meet over a way of the user's own") {
         live<mesh>(
             *fabric, rank, ranks, [&](mesh& m) { return m.connect(x, limit); }, nothing_else);
     });
+}
+
+TEST_CASE("A rank with nothing to do connects and closes, and nobody waits for it") {
+    constexpr std::uint32_t ranks = 3;
+    for (int round = 0; round < 10; ++round) {
+        auto fabric = verbs::soft_fabric::create(make_cluster(ranks, 1, 2, 1));
+        REQUIRE(fabric);
+        blackboard board(ranks);
+        std::atomic<std::uint32_t> done{};
+        on_threads(ranks, [&](std::uint32_t rank) {
+            own_exchange x{board, rank};
+            host_context<verbs::soft> context(*fabric->host(fabric->shape().hosts[rank].name.view()), fabric->shape());
+            mesh m(context, gpu_id{static_cast<std::uint16_t>(rank)}, rank, ranks, {.pairs = true});
+            const status connected = m.connect(x, 5_s), closed = connected ? m.close(5_s) : connected;
+            done += closed.code == errc::ok;
+        });
+        REQUIRE(done == ranks);
+    }
 }
 
 TEST_CASE("Ends that proxies drive carry a collective over a port that dies, and fail over while their users are elsewhere") {

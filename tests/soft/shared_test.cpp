@@ -570,7 +570,10 @@ TEST_CASE("a name in use is refused, that of a dead creator is taken over") {
         char ready;
         REQUIRE(get(creator.fd(), ready));
         CHECK(soft_fabric::create_shared(name, soft_topology(1, 1, 1, 1)).error().code == errc::already_exists);
-        creator.end_by(SIGKILL);
+        ::kill(creator.pid(), SIGKILL);
+        siginfo_t ended{};
+        REQUIRE(::waitid(P_PID, static_cast<id_t>(creator.pid()), &ended, WEXITED | WNOWAIT) == 0);
+        CHECK(soft_fabric::create_shared(name, soft_topology(2, 1, 1, 1)));  // dead, though nobody has waited for it yet
     }
     CHECK(soft_fabric::create_shared(name, soft_topology(2, 1, 1, 1)));
 }

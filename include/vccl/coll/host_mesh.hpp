@@ -158,9 +158,10 @@ public:
         auto answered = exchange.exchange(std::move(*answers), left());
         if (!answered) return answered.error();
         if (status s = finish(*answered); !s) return s;
-        const status s = drive(deadline, [](const auto& e) { return e.connected(); });
+        // A peer that has nothing to do closes at once.
+        const auto connected = [](const auto& e) { return e.connected() || e.state() == channel_state::closed; };
+        const status s = drive(deadline, connected);
         if (s.code != errc::timeout) return s;
-        const auto connected = [](const auto& e) { return e.connected(); };
         for (const auto& e : senders_)
             if (!tx_end::use(*e.end, connected)) return status{errc::timeout, e.link.peer};
         for (const auto& e : receivers_)

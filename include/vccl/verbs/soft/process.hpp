@@ -2,7 +2,7 @@
 /// \file
 /// Who a process is, in 64 bits, and whether it still lives: its id and the time at which it started, so that a reused
 /// process id is not taken for the old one. Set-up only.
-/// Source: proc_pid_stat(5), field 22.
+/// Source: proc_pid_stat(5), fields 3 and 22.
 
 #include <cerrno>
 #include <cstdint>
@@ -15,8 +15,13 @@
 
 namespace vccl::inline v0::verbs::soft_detail {
 
-/// Start time in clock ticks since boot, low 32 bits; 0 when there is no such process or no /proc.
-inline std::uint32_t start_time_of(pid_t pid) noexcept {
+/// What /proc says of a process: start time in clock ticks since boot, low 32 bits, and whether it has ended but was not
+/// waited for. 0 and false when there is no such process or no /proc.
+struct process_facts {
+    std::uint32_t started{};
+    bool ended{};
+};
+inline process_facts facts_of(pid_t pid) noexcept {
     char path[40] = "/proc/";
     char digits[16];
     int n = 0;
@@ -27,28 +32,29 @@ inline std::uint32_t start_time_of(pid_t pid) noexcept {
     std::memcpy(path + at, "/stat", 6);
 
     const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return 0;
+    if (fd < 0) return {};
     char text[512];
     const ssize_t got = ::read(fd, text, sizeof text - 1);
     ::close(fd);
-    if (got <= 0) return 0;
+    if (got <= 0) return {};
     text[got] = '\0';
     const char* p = std::strrchr(text, ')');  // the name may hold spaces: fields are counted from its end
+    const char state = p != nullptr && p[1] == ' ' ? p[2] : '?';
     for (int field = 2; p != nullptr && field < 22; ++field) p = std::strchr(p + 1, ' ');
-    if (p == nullptr) return 0;
-    return static_cast<std::uint32_t>(std::strtoull(p + 1, nullptr, 10));
+    if (p == nullptr) return {};
+    return {static_cast<std::uint32_t>(std::strtoull(p + 1, nullptr, 10)), state == 'Z' || state == 'X'};
 }
 
-inline std::uint64_t identity_of(pid_t pid) noexcept { return static_cast<std::uint64_t>(pid) << 32 | start_time_of(pid); }
+inline std::uint64_t identity_of(pid_t pid) noexcept { return static_cast<std::uint64_t>(pid) << 32 | facts_of(pid).started; }
 inline std::uint64_t own_identity() noexcept { return identity_of(::getpid()); }
 
 inline bool alive(std::uint64_t identity) noexcept {
     const auto pid = static_cast<pid_t>(identity >> 32);
     if (pid <= 0) return false;
     if (::kill(pid, 0) != 0 && errno == ESRCH) return false;
-    const std::uint32_t now = start_time_of(pid);
+    const process_facts now = facts_of(pid);
     const auto then = static_cast<std::uint32_t>(identity);
-    return now == 0 || then == 0 || now == then;
+    return !now.ended && (now.started == 0 || then == 0 || now.started == then);
 }
 
 }  // namespace vccl::inline v0::verbs::soft_detail
