@@ -71,6 +71,11 @@ public:
             throw failure(s.code == errc::timeout ? "cannot connect to rank " + std::to_string(s.detail) : "cannot connect", s);
         exchange_.while_waiting([this] { mesh_->progress(); });
     }
+    /// Effects: rank 0, whose script it is, refuses commands that could not be carried out.
+    void check(const std::vector<p2p::script_step>& script) const {
+        for (const auto& step : script)
+            if (rank() == 0) network_.check(step.command);
+    }
     void barrier() {
         if (const status s = exchange_.barrier(seconds(o_.patience)); !s) throw failure("a rank did not come along", s);
     }

@@ -43,14 +43,21 @@ public:
     std::string text() const {
         return "software RNIC \"" + o_.fabric + "\"; break it: vccl-fabric -f " + o_.fabric + " down A.nic0.p0";
     }
+    /// Throws user_error if command() could not do it.
+    void check(const std::string& what) const {
+        if (as_shell_command(what).empty()) refuse(fabric_->check_command(what), what);
+    }
     /// Effects: does what the script says. Returns: what is to be run besides.
     std::vector<std::string> command(const std::string& what) {
         if (auto run = as_shell_command(what); !run.empty()) return run;
-        if (const status s = fabric_->command(what); !s) throw failure("the fabric refused \"" + what + "\"", s);
+        refuse(fabric_->command(what), what);
         return {};
     }
 
 private:
+    void refuse(const status& s, const std::string& what) const {
+        if (!s) throw user_error("cannot do \"" + what + "\": " + verbs::describe_command_fault(s, what, shape()));
+    }
     std::uint32_t hosts() const noexcept { return o_.hosts < place_.ranks ? o_.hosts : place_.ranks; }
     result<verbs::soft_fabric> make() const {
         verbs::soft_options settings;
@@ -89,6 +96,8 @@ public:
         return place_.local_ranks != 0 ? place_.local_ranks : place_.ranks;
     }
     std::string text() const { return "real verbs; " + devices_.by_hand(); }
+    /// Throws user_error if command() could not do it.
+    void check(const std::string& what) const { (void)command(what); }
     std::vector<std::string> command(const std::string& what) const {
         if (auto run = as_shell_command(what); !run.empty()) return run;
         return devices_.command(what);

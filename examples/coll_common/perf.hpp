@@ -58,6 +58,7 @@ public:
             sizes_.push_back(s < o.most ? s : o.most);
             if (s >= o.most) break;
         }
+        j.check(steps_);
         const unsigned runs = (o.warmup + o.iterations + 1) * (o.place == "both" ? 2 : 1);
         for (const std::uint64_t s : sizes_) expected_ += static_cast<double>(s) * c.bus_factor(j.ranks()) * runs;
     }

@@ -1,7 +1,7 @@
 // moe: dispatch and combine of a mixture of experts, tokens of 7168 bfloat16, top 8, four experts a rank at least. moe --help
 // says how; of its sizes only -n (iterations) and --fail (percent of the iterations) count here.
-#include "../coll_common/numbers.hpp"
 #include "../coll_common/job.hpp"
+#include "../coll_common/numbers.hpp"
 #include "../p2p/background_command.hpp"
 
 #include <vccl/coll/moe.hpp>
@@ -49,6 +49,7 @@ int play(const options& o, const job_place& place, tcp_bootstrap exchange) {
     if (!x.health()) throw failure("cannot exchange", x.health());
 
     const auto steps = p2p::parse_script(o.script);
+    j.check(steps);
     p2p::background_command beside;
     std::size_t next_step = 0;
     std::vector<std::uint16_t> own(std::size_t{tokens} * hidden), out(own.size());
