@@ -76,6 +76,7 @@ public:
     void tell(const control_message& m, std::size_t bytes = 0) {
         bytes = std::min(bytes != 0 ? bytes : m.size(), sizeof m);
         (void)oob_.send(std::as_bytes(std::span(&m, 1)).first(bytes));
+        (void)oob_.advance({});
     }
     /// The next message from the receiver, if there is one.
     bool hear(control_message& m) { return oob_.receive(std::as_writable_bytes(std::span(&m, 1))) != 0; }
