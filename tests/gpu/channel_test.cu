@@ -182,12 +182,7 @@ void dead_peer() {
 
 int main(int argc, char** argv) {
     need_gpu();
-    for (int i = 1; i < argc; ++i) {
-        if (std::strncmp(argv[i], "--schedules=", 12) == 0)
-            schedules = static_cast<unsigned>(std::atoi(argv[i] + 12));
-        else
-            wanted = argv[i];
-    }
+    read_arguments(argc, argv, &schedules);
     run("operations at thread scope", operations<thread_scope>);
     run("operations at warp scope", operations<warp_scope>);
     run("operations at block scope", operations<block_scope>);

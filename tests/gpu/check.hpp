@@ -32,6 +32,16 @@ inline void run(const char* name, void (*body)()) {
     std::printf("%s: %s\n", failures == before ? "ok" : "FAILED", name);
     std::fflush(stdout);
 }
+/// [NAME] [--schedules=N], the latter where a program has `schedules`.
+inline void read_arguments(int argc, char** argv, unsigned* schedules = nullptr) {
+    constexpr char option[] = "--schedules=";
+    for (int i = 1; i < argc; ++i) {
+        if (schedules && std::strncmp(argv[i], option, sizeof option - 1) == 0)
+            *schedules = static_cast<unsigned>(std::strtoul(argv[i] + sizeof option - 1, nullptr, 10));
+        else
+            wanted = argv[i];
+    }
+}
 /// The last line is that of every test program here.
 inline int finish() {
     std::printf("%d checks, %d failed\n", checks, failures);

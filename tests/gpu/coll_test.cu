@@ -164,12 +164,7 @@ void faults() {
 
 int main(int argc, char** argv) {
     need_gpu();
-    for (int i = 1; i < argc; ++i) {
-        if (std::strncmp(argv[i], "--schedules=", 12) == 0)
-            schedules = static_cast<unsigned>(std::atoi(argv[i] + 12));
-        else
-            wanted = argv[i];
-    }
+    read_arguments(argc, argv, &schedules);
     run("kernels give the CPU's bits", kernels);
     run("copies, nothing, and errors", copies_and_errors);
     run("collectives over GPU memory while ports die", faults);

@@ -4,6 +4,7 @@
 /// and the NIC that is a kernel between them.
 
 #include "check.hpp"
+#include "nic_policies.hpp"
 
 #include <vccl/device.cuh>
 #include <vccl/device/gpu_nic.cuh>
@@ -24,17 +25,7 @@ using namespace vccl::literals;
 struct duplex_end {
     using nic_type = device::gpu_nic<verbs::soft>;
     using backend = nic_type::backend;
-    struct rings {
-        using policy_axis = axis::rings;
-        using source = nic_type;
-    };
-    struct happenings {
-        using policy_axis = axis::completion;
-        std::atomic<unsigned>* moves{};
-        void on_event(const channel_event& e) noexcept {
-            if (moves && (e.what == channel_event::kind::failed_over || e.what == channel_event::kind::failed_back)) ++*moves;
-        }
-    };
+    using rings = kernel_rings<nic_type>;
     using sender = device_sender<backend, sibling_port, qp_group<2>, rollback_fifo<64>, happenings, device::gpu_space, rings>;
     using receiver = device_receiver<backend, sibling_port, qp_group<2>, happenings, hold_down<5>, device::gpu_space>;
 

@@ -2,6 +2,7 @@
 // kernels go on sending.
 
 #include "check.hpp"
+#include "nic_policies.hpp"
 
 #include <vccl/device.cuh>
 #include <vccl/device/gpu_nic.cuh>
@@ -19,19 +20,6 @@ using namespace vccl::literals;
 using namespace vccl_gpu_test;
 
 namespace {
-
-template <class Nic>
-struct kernel_rings {
-    using policy_axis = axis::rings;
-    using source = Nic;
-};
-struct happenings {
-    using policy_axis = axis::completion;
-    std::atomic<unsigned>* moves{};
-    void on_event(const channel_event& e) noexcept {
-        if (moves && (e.what == channel_event::kind::failed_over || e.what == channel_event::kind::failed_back)) ++*moves;
-    }
-};
 
 /// Memory of one GPU.
 struct gpu_bytes {
@@ -274,7 +262,7 @@ int main(int argc, char** argv) {
     // A kernel that is loaded at its first launch would wait for the NIC's to end.
     (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     need_gpu();
-    if (argc > 1) wanted = argv[1];
+    read_arguments(argc, argv);
     run("operations within one GPU", [] { operations_to<in_host_memory>(0); });
     run("ports die while a kernel sends, within one GPU", [] { dying_ports_to<in_host_memory>(0); });
     run("operations on rings in GPU memory", [] { operations_to<in_gpu_memory>(0); });

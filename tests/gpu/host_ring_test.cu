@@ -118,7 +118,7 @@ void faults() {
 
 int main(int argc, char** argv) {
     need_gpu();
-    if (argc > 1) wanted = argv[1];
+    read_arguments(argc, argv);
     run("operations at thread scope", operations<thread_scope>);
     run("operations at warp scope", operations<warp_scope>);
     run("operations at block scope", operations<block_scope>);

@@ -225,7 +225,7 @@ void direct_registration() {
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc > 1) wanted = argv[1];
+    read_arguments(argc, argv);
     need_gpu();
     run("memory of the sender freed in flight", memory_freed_in_flight<place::at_sender>);
     run("memory of the receiver freed in flight", memory_freed_in_flight<place::at_receiver>);

@@ -116,13 +116,7 @@ int other_gpu() {
 int main(int argc, char** argv) {
     (void)::setenv("CUDA_MODULE_LOADING", "EAGER", 1);  // a kernel that is loaded at its first launch would wait for the NIC's
     need_gpu();
-    for (int i = 1; i < argc; ++i) {
-        const std::string arg = argv[i];
-        if (arg.rfind("--schedules=", 0) == 0)
-            schedules = static_cast<unsigned>(std::stoul(arg.substr(12)));
-        else
-            wanted = argv[i];
-    }
+    read_arguments(argc, argv, &schedules);
     run("kernels post to each other within one GPU", [] { between(0); });
     if (other_gpu() == 0) {
         std::puts("no second GPU that the first reaches: not run between two");

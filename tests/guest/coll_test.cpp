@@ -20,17 +20,6 @@ constexpr nanoseconds patience = 60_s;
 constexpr unsigned schedules = 50;
 constexpr std::size_t room = 1 << 20;
 
-/// A host of the guest with a GPU that is not there at each port.
-topology host(const char* letter) {
-    topology t = must(backend{.devices = (std::string("rxe_") + letter).c_str()}.discover());
-    for (std::uint16_t g = 0; g < t.nics.size(); ++g) {
-        topology::gpu& made = t.gpus.emplace_back();
-        made.name = std::string_view("gpu" + std::to_string(g));
-        for (std::uint16_t n = 0; n < t.nics.size(); ++n) made.to_nic.push_back(n == g ? path::nearest : path::same_numa);
-    }
-    return t;
-}
-
 using counting = on_completion<counters>;
 using mesh_type = host_mesh<host_sender<backend, counting>, host_receiver<backend, counting, hold_down<5>>>;
 

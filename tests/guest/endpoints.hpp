@@ -125,4 +125,15 @@ struct pair {
     end a, b;
 };
 
+/// A host of the guest with a GPU that is not there at each port.
+inline topology host(const char* letter) {
+    topology t = must(backend{.devices = (std::string("rxe_") + letter).c_str()}.discover());
+    for (std::uint16_t g = 0; g < t.nics.size(); ++g) {
+        topology::gpu& made = t.gpus.emplace_back();
+        made.name = std::string_view("gpu" + std::to_string(g));
+        for (std::uint16_t n = 0; n < t.nics.size(); ++n) made.to_nic.push_back(n == g ? path::nearest : path::same_numa);
+    }
+    return t;
+}
+
 }  // namespace guest

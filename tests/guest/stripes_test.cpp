@@ -24,17 +24,6 @@ bool have_eight() {
     return false;
 }
 
-/// A host of the guest with eight GPUs that are not there, each nearest to its own port.
-topology host(const char* letter) {
-    topology t = must(backend{.devices = (std::string("rxe_") + letter).c_str()}.discover());
-    for (std::uint16_t g = 0; g < t.nics.size(); ++g) {
-        topology::gpu& made = t.gpus.emplace_back();
-        made.name = std::string_view("gpu" + std::to_string(g));
-        for (std::uint16_t n = 0; n < t.nics.size(); ++n) made.to_nic.push_back(n == g ? path::nearest : path::same_numa);
-    }
-    return t;
-}
-
 /// A channel from A to B with a user at each end who checks every byte.
 template <class... Ps>
 struct channel {

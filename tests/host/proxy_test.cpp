@@ -2,6 +2,8 @@
 /// A proxy thread that drives several channels while the user's threads send and receive, with ports dying meanwhile.
 /// Real time, one process; worth most under the thread sanitizer.
 
+#include "proxied_channel.hpp"
+
 #include <vccl/model/shapes.hpp>
 #include <vccl/vccl.hpp>
 #include <vccl/verbs/soft.hpp>
@@ -24,57 +26,7 @@ constexpr nanoseconds patience{60'000'000'000};
 using sender = host_sender<verbs::soft, sibling_port, qp_group<2>, counters, proxy_thread>;
 using receiver = host_receiver<verbs::soft, sibling_port, qp_group<2>, counters, hold_down<5>, proxy_thread>;
 
-std::byte byte_of(unsigned channel, std::uint64_t s, std::uint64_t i) {
-    return static_cast<std::byte>(channel * 17 + s * 131 + i * 7);
-}
-
-/// One channel with both of its ends, and the user's memory.
-struct channel {
-    unsigned number;
-    std::vector<std::byte> out, in;   // outlive the endpoints, which may still work on them
-    memory out_memory, in_memory;
-    sender tx;
-    receiver rx;
-
-    channel(unsigned n, proxy& pa, proxy& pb, host_context<verbs::soft>& a, host_context<verbs::soft>& b)
-        : number(n),
-          out(std::size_t{chunk} * buffers),
-          in(std::size_t{chunk} * buffers),
-          out_memory(*a.register_memory(out.data(), out.size())),
-          in_memory(*b.register_memory(in.data(), in.size())),
-          tx(pa, a, gpu_id{static_cast<std::uint16_t>(n % 2)}, channel_id{n}),
-          rx(pb, b, gpu_id{static_cast<std::uint16_t>(2 + n % 2)}, channel_id{n}) {}
-
-    bool connect() {
-        auto t = tx.local_info();
-        auto r = rx.local_info();
-        return t && r && rx.begin_connect(*t) && tx.connect(*r, patience);
-    }
-    /// The sending user. Returns how many chunks went out.
-    std::uint64_t send(std::uint64_t chunks) {
-        for (std::uint64_t s = 0; s < chunks; ++s) {
-            if (s >= buffers && !tx.wait(sequence{s - buffers}, patience)) return s;
-            std::byte* p = out.data() + s % buffers * chunk;
-            for (std::uint32_t i = 0; i < chunk; ++i) p[i] = byte_of(number, s, i);
-            if (!tx.send(out_memory.view(s % buffers * chunk, chunk))) return s;
-        }
-        return tx.wait(sequence{chunks - 1}, patience) ? chunks : 0;
-    }
-    /// The receiving user. Returns how many chunks came in whole.
-    std::uint64_t receive(std::uint64_t chunks) {
-        std::uint64_t posted = 0, good = 0;
-        for (std::uint64_t s = 0; s < chunks; ++s) {
-            for (; posted < chunks && posted < s + buffers; ++posted)
-                if (!rx.recv(in_memory.view(posted % buffers * chunk, chunk))) return good;
-            if (!rx.wait(sequence{s}, patience)) return good;
-            const std::byte* p = in.data() + s % buffers * chunk;
-            bool same = true;
-            for (std::uint32_t i = 0; i < chunk; ++i) same &= p[i] == byte_of(number, s, i);
-            good += same;
-        }
-        return good;
-    }
-};
+using channel = vccl_test::proxied_channel<sender, receiver, chunk, buffers>;
 
 struct machine {
     verbs::soft_fabric fabric{*verbs::soft_fabric::create(make_cluster(2, 2, 2, 2))};

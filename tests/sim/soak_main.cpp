@@ -7,6 +7,7 @@
 ///
 /// --shake: every thread is stopped again and again, wherever it is, for up to 3 ms.
 
+#include "../host/proxied_channel.hpp"
 #include "storm.hpp"
 
 #include <vccl/model/shapes.hpp>
@@ -40,59 +41,12 @@ using sender = host_sender<verbs::soft, each_of<sibling_port, adjacent_gpu>, qp_
 using receiver = host_receiver<verbs::soft, each_of<sibling_port, adjacent_gpu>, qp_group<2>, on_completion<counters>,
                                hold_down<5>, proxy_thread>;
 
-std::byte byte_of(unsigned channel, std::uint64_t s, std::uint64_t i) {
-    return static_cast<std::byte>(channel * 17 + s * 131 + i * 7);
-}
-
 void nap(std::int64_t ns) {
     const timespec t{ns / 1'000'000'000, ns % 1'000'000'000};
     (void)::nanosleep(&t, nullptr);
 }
 
-/// One channel's life: both ends, and the users' memory, which must outlive them.
-struct channel {
-    unsigned number;
-    std::vector<std::byte> out, in;
-    memory out_memory, in_memory;
-    sender tx;
-    receiver rx;
-
-    channel(unsigned n, proxy& pa, proxy& pb, host_context<verbs::soft>& a, host_context<verbs::soft>& b)
-        : number(n),
-          out(std::size_t{chunk} * buffers),
-          in(std::size_t{chunk} * buffers),
-          out_memory(*a.register_memory(out.data(), out.size())),
-          in_memory(*b.register_memory(in.data(), in.size())),
-          tx(pa, a, gpu_id{static_cast<std::uint16_t>(n % 2)}, channel_id{n}),
-          rx(pb, b, gpu_id{static_cast<std::uint16_t>(2 + n % 2)}, channel_id{n}) {}
-
-    bool connect() {
-        auto t = tx.local_info();
-        auto r = rx.local_info();
-        return t && r && rx.begin_connect(*t) && tx.connect(*r, patience);
-    }
-    bool send() {
-        for (std::uint64_t s = 0; s < chunks; ++s) {
-            if (s >= buffers && !tx.wait(sequence{s - buffers}, patience)) return false;
-            std::byte* p = out.data() + s % buffers * chunk;
-            for (std::uint32_t i = 0; i < chunk; ++i) p[i] = byte_of(number, s, i);
-            if (!tx.send(out_memory.view(s % buffers * chunk, chunk))) return false;
-        }
-        return bool(tx.wait(sequence{chunks - 1}, patience));
-    }
-    bool receive() {
-        std::uint64_t posted = 0;
-        for (std::uint64_t s = 0; s < chunks; ++s) {
-            for (; posted < chunks && posted < s + buffers; ++posted)
-                if (!rx.recv(in_memory.view(posted % buffers * chunk, chunk))) return false;
-            if (!rx.wait(sequence{s}, patience)) return false;
-            const std::byte* p = in.data() + s % buffers * chunk;
-            for (std::uint32_t i = 0; i < chunk; ++i)
-                if (p[i] != byte_of(number, s, i)) return false;
-        }
-        return true;
-    }
-};
+using channel = vccl_test::proxied_channel<sender, receiver, chunk, buffers>;
 
 std::mutex looking;  ///< into /proc/self: what one thread has open there, no other shall count
 
@@ -175,15 +129,15 @@ int main(int argc, char** argv) {
     while (problem == nullptr && (gone() < seconds || rounds < 4)) {
         {
             std::vector<std::unique_ptr<channel>> all;
-            for (unsigned n = 0; n < channels; ++n) all.push_back(std::make_unique<channel>(n, pa, pb, a, b));
+            for (unsigned n = 0; n < channels; ++n) all.push_back(std::make_unique<channel>(n, pa, pb, a, b, patience));
             for (auto& c : all)
                 if (!c->connect()) problem = "a channel did not connect";
             std::atomic<bool> wrong{};
             std::vector<std::thread> users;
             for (auto& c : all) {
                 if (problem != nullptr) break;
-                users.emplace_back([&] { wrong = wrong || !c->send(); });
-                users.emplace_back([&] { wrong = wrong || !c->receive(); });
+                users.emplace_back([&] { wrong = wrong || c->send(chunks) != chunks; });
+                users.emplace_back([&] { wrong = wrong || c->receive(chunks) != chunks; });
             }
             for (auto& u : users) u.join();
             if (wrong) problem = "a chunk did not arrive whole and in time";
