@@ -53,7 +53,7 @@ __device__ inline void peer_ring(peer_queue& q, unsigned long long index) {
     const unsigned long long before = atomicMax(&q.produced, index);
     if (index > before) {
         __threadfence_system();
-        *reinterpret_cast<volatile std::uint32_t*>(&q.at.doorbell_record[send_record]) = encode_send_record(index);
+        *reinterpret_cast<volatile std::uint32_t*>(&q.at.doorbell_record[send_record]) = encode_record(index);
         __threadfence_system();
         *reinterpret_cast<volatile std::uint64_t*>(q.at.doorbell) = encode_doorbell(index, q.at.qpn);
     }

@@ -67,7 +67,7 @@ VCCL_NOINLINE void post_step(ends& e, poster& p, std::uint64_t i) {
     for (unsigned n = 0; n < batch; ++n, ++p.next)
         p.r.slot(p.next) = inline_write({p.r.qpn, static_cast<std::uint16_t>(p.next), wqe_flag::completion},
                                         {e.to(), e.far_mr.remote_key().value}, i + n);
-    store<order::release, scope::system>(p.r.doorbell_record + send_record, encode_send_record(p.next));
+    store<order::release, scope::system>(p.r.doorbell_record + send_record, encode_record(p.next));
     store<order::release, scope::system>(p.r.doorbell, encode_doorbell(p.next, p.r.qpn));
 }
 VCCL_NOINLINE void nic_step(ends& e) { (void)e.nic.progress(); }

@@ -73,7 +73,7 @@ void from_all_threads() {
     GPU_CHECK(w.signal(0) == 4 * 128 * 20 && w.signal(1) == 4 * 128 * 20);
 }
 
-unsigned schedules = 50;
+unsigned schedules = 200;
 void dying_ports() {
     ring_world w(storm::warps * 64 * storm::piece);
     GPU_REQUIRE(w.begin());
@@ -118,7 +118,7 @@ void faults() {
 
 int main(int argc, char** argv) {
     need_gpu();
-    read_arguments(argc, argv);
+    read_arguments(argc, argv, &schedules);
     run("operations at thread scope", operations<thread_scope>);
     run("operations at warp scope", operations<warp_scope>);
     run("operations at block scope", operations<block_scope>);

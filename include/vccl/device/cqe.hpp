@@ -21,7 +21,7 @@ struct alignas(64) cqe64 {
 static_assert(sizeof(cqe64) == 64);
 
 /// What a CQE says in a word; `invalid` marks an entry that no NIC has written yet.
-enum class cqe_opcode : std::uint8_t { request = 0, request_error = 13, response_error = 14, invalid = 15 };
+enum class cqe_opcode : std::uint8_t { request = 0, received_imm = 1, request_error = 13, response_error = 14, invalid = 15 };
 
 /// Why a WQE failed.
 enum class syndrome : std::uint8_t {
@@ -138,10 +138,11 @@ VCCL_HOST_DEVICE constexpr cqe64 empty_cqe() noexcept {
 /// The parts of a CQE beside its tail.
 struct cqe_body {
     std::uint32_t qpn{};                  ///< whose WQE it completes; 24 bits
-    std::uint8_t wqe_opcode{};            ///< of the WQE, as it was posted
-    std::uint32_t byte_count{};           ///< success: bytes read, of READs and atomics
+    std::uint8_t wqe_opcode{};            ///< of the WQE, as it was posted; 0 for a receive
+    std::uint32_t byte_count{};           ///< success: bytes read, of READs and atomics, or received
     syndrome why{syndrome::none};         ///< error only
     std::uint8_t vendor{};                ///< error only
+    std::uint32_t immediate{};            ///< of what was received with one; host byte order
     friend constexpr bool operator==(const cqe_body&, const cqe_body&) noexcept = default;
 };
 
@@ -158,10 +159,12 @@ VCCL_HOST_DEVICE constexpr std::uint8_t vendor_in(std::uint32_t word13) noexcept
 /// The whole entry, as a NIC writes it; the last word must be stored last.
 VCCL_HOST_DEVICE constexpr cqe64 encode(const cqe_body& b, const cqe_tail& t) noexcept {
     cqe64 c{};
-    if (is_error(t))
+    if (is_error(t)) {
         c.word[cqe_syndrome_word] = std::uint32_t{b.vendor} << 16 | static_cast<std::uint32_t>(b.why) << 24;
-    else
+    } else {
+        c.word[9] = big_endian(b.immediate);
         c.word[11] = big_endian(b.byte_count);
+    }
     c.word[14] = big_endian(std::uint32_t{b.wqe_opcode} << 24 | (b.qpn & 0xffffff));
     c.word[15] = encode(t);
     return c;
@@ -177,6 +180,7 @@ VCCL_HOST_DEVICE constexpr cqe_body decode(const cqe64& c) noexcept {
         b.vendor = vendor_in(c.word[cqe_syndrome_word]);
     } else {
         b.byte_count = big_endian(c.word[11]);
+        b.immediate = big_endian(c.word[9]);
     }
     return b;
 }

@@ -13,12 +13,12 @@ namespace vccl::inline v0::device {
 /// The two big-endian words of a QP's doorbell record.
 enum doorbell_record_word : unsigned { receive_record = 0, send_record = 1 };
 
-/// `next` is the index of the first free slot, as a 64-bit count; the NIC sees its low 16 bits.
-VCCL_HOST_DEVICE constexpr std::uint32_t encode_send_record(std::uint64_t next) noexcept {
+/// Either word. `next` is the index of the first free slot, as a 64-bit count; the NIC sees its low 16 bits.
+VCCL_HOST_DEVICE constexpr std::uint32_t encode_record(std::uint64_t next) noexcept {
     return big_endian(static_cast<std::uint32_t>(next & 0xffff));
 }
 /// The low 16 bits of the index of the first free slot.
-VCCL_HOST_DEVICE constexpr std::uint16_t decode_send_record(std::uint32_t record) noexcept {
+VCCL_HOST_DEVICE constexpr std::uint16_t decode_record(std::uint32_t record) noexcept {
     return static_cast<std::uint16_t>(big_endian(record));
 }
 

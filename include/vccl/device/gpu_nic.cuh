@@ -131,6 +131,8 @@ public:
     /// @{
     qpn number() const noexcept { return qpn{memory().qpn}; }
     ring memory() const noexcept { return parts_ ? parts_->memory.view() : ring{}; }
+    /// The receive queue, for a `receive_poster`; no memory, if none was asked for.
+    ring receives() const noexcept { return parts_ ? parts_->receives.view() : ring{}; }
     VCCL_COLD status to_reset() noexcept {
         if (!parts_) return errc::invalid_argument;
         if (status s = parts_->halt(queue_state::idle); !s) return s;
@@ -146,6 +148,7 @@ public:
         if (!end) return end.error();
         auto& entry = parts_->on.queue(parts_->queue);
         entry.peer = *end;
+        entry.rnr_retry = timers.rnr_retry;
         entry.retry_time = (std::uint64_t{4096} << (timers.timeout & 31)) * (timers.retry_count + 1u);
         return parts_->plain->to_ready_to_receive(peer, timers);
     }
@@ -181,7 +184,7 @@ private:
         board& on;
         late<typename port_type::cq> cq;
         late<plain_qp> plain;
-        Rings memory;
+        Rings memory, receives;
         unsigned queue{gpu_nic_detail::max_queues};
 
         explicit parts(board& b) noexcept : on(b) {}
@@ -194,6 +197,7 @@ private:
             const paused meanwhile(on);
             plain.reset();
             memory = {};
+            receives = {};
         }
         VCCL_COLD status halt(queue_state s) noexcept {
             on.set_state(queue, s);
@@ -202,6 +206,9 @@ private:
         VCCL_COLD void renew() noexcept {
             memory.clear();
             on.queue(queue).memory = memory.view();
+            if (receives.view().cq == nullptr) return;
+            receives.clear();
+            on.set_receives(plain->end(), receives.view());
         }
         bool in_error() const noexcept {
             const auto& e = on.queue(queue);
@@ -232,6 +239,11 @@ VCCL_COLD result<typename gpu_nic<Backend, Rings>::qp> gpu_nic<Backend, Rings>::
     auto memory = Rings::make(*board_, limits.depth, limits.cq_depth != 0 ? limits.cq_depth : limits.depth);
     if (!memory) return memory.error();
     p->memory = std::move(*memory);
+    if (limits.receive_depth != 0) {
+        auto receives = Rings::make(*board_, limits.receive_depth, limits.receive_depth);
+        if (!receives) return receives.error();
+        p->receives = std::move(*receives);
+    }
     auto cq = port.create_cq(4);
     if (!cq) return cq.error();
     p->cq.emplace(std::move(*cq));
@@ -242,8 +254,10 @@ VCCL_COLD result<typename gpu_nic<Backend, Rings>::qp> gpu_nic<Backend, Rings>::
     if (!queue) return queue.error();
     p->queue = *queue;
     p->memory.view().qpn = p->plain->number().value;
+    p->receives.view().qpn = p->memory.view().qpn;
     board_->set_state(*queue, queue_state::idle);
     board_->queue(*queue).port = port.index();
+    board_->queue(*queue).end = p->plain->end();
     p->renew();
     return qp(std::move(p));
 }

@@ -36,8 +36,9 @@ public:
     class qp;
 
     /// Returns: a QP in RESET. `invalid_argument` (depths), `no_memory`; `unsupported` with a problem that
-    /// `text(problem_of(status))` explains; what rdma-core says.
+    /// `text(problem_of(status))` explains, or without one for a receive queue; what rdma-core says.
     VCCL_COLD result<qp> create_qp(port_type& port, const ring_limits& limits) noexcept {
+        if (limits.receive_depth != 0) return errc::unsupported;
         const std::uint32_t entries = limits.cq_depth != 0 ? limits.cq_depth : limits.depth;
         if (limits.depth < 4 || limits.depth > 1u << max_ring_depth_log || entries > 1u << 22) return errc::invalid_argument;
         if (!mlx5dv_is_supported(port.native()->device)) return as_status(mlx5dv_problem::no_mlx5);

@@ -208,7 +208,7 @@ private:
     VCCL_HOST_DEVICE void ring_bell(stamp upto, gate g) const noexcept {
         const device::ring& r = v_->rings[g.ring()].ring;
         store<released, scope::system>(&v_->told->rung, upto.raw);
-        store<released, scope::system>(&r.doorbell_record[send_record], encode_send_record(g.hardware(upto.index())));
+        store<released, scope::system>(&r.doorbell_record[send_record], encode_record(g.hardware(upto.index())));
         store<order::release, scope::system>(r.doorbell, encode_doorbell(g.hardware(upto.index()), g.qpn()));  // record first
     }
 };

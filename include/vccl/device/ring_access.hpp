@@ -41,7 +41,7 @@ public:
     }
     /// Effects: record, then doorbell: everything below `end` is posted under gate `g`.
     void ring(const device::ring& r, gate g, std::uint64_t end) noexcept {
-        const std::uint32_t record = encode_send_record(g.hardware(end));
+        const std::uint32_t record = encode_record(g.hardware(end));
         const std::uint64_t doorbell = encode_doorbell(g.hardware(end), g.qpn());
         if constexpr (has_local_rings<Space>) {
             space_.upload(&r.doorbell_record[send_record], &record, sizeof record);

@@ -32,8 +32,8 @@ public:
     ring_nic(const ring_nic&) = delete;
     ring_nic& operator=(const ring_nic&) = delete;
 
-    /// Returns: `invalid_argument` (depths), `no_memory`, `unsupported` if the port inlines less than a WQE may carry, or what
-    /// the port says.
+    /// Returns: `invalid_argument` (depths), `no_memory`, `unsupported` if the port inlines less than a WQE may carry and for a
+    /// receive queue, or what the port says.
     VCCL_COLD result<qp> create_qp(port_type& port, const ring_limits& limits) noexcept {
         owned<engine> made(new (std::nothrow) engine);
         if (!made) return errc::no_memory;

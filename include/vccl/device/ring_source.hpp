@@ -14,6 +14,7 @@ namespace vccl::inline v0::device {
 struct ring_limits {
     std::uint32_t depth{128};   ///< slots, 4 to 2^15
     std::uint32_t cq_depth{};   ///< entries; 0: as many as slots, which an always-on credit check never overruns
+    std::uint32_t receive_depth{};  ///< receives, 4 to 2^15; 0: none. `unsupported` but by `gpu_nic`
 };
 
 /// The ladder of a verbs QP, and its ring. `to_reset` starts everything anew: slot 0, entry 0, records and doorbell 0; QP

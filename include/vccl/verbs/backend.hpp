@@ -70,6 +70,14 @@ struct qp_timers {
     std::uint8_t min_rnr_timer{12};  ///< code of the wait that a receiver that is not ready asks for; 12 is 0.64 ms
 };
 
+/// The wait in nanoseconds that a code of `min_rnr_timer` stands for (InfiniBand Architecture Specification 1.x, 9.7.5.2.8).
+constexpr std::int64_t rnr_wait(std::uint8_t code) noexcept {
+    constexpr std::uint32_t hundredths[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+                                              48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+                                              2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
+    return static_cast<std::int64_t>(hundredths[code & 31]) * 10'000;
+}
+
 /// The states of an RC queue pair that the library uses; docs/concepts.md says what each step must do.
 enum class qp_state : std::uint8_t { reset, init, ready_to_receive, ready_to_send, error };
 

@@ -20,13 +20,19 @@ static_assert(offsetof(mlx5_err_cqe, syndrome) / 4 == cqe_syndrome_word && sizeo
 TEST_CASE("A CQE of success that we write is one for rdma-core") {
     std::mt19937 random(1);
     for (int i = 0; i < 2000; ++i) {
-        const cqe_body body{static_cast<std::uint32_t>(random() & 0xffffff), static_cast<std::uint8_t>(random()),
-                            static_cast<std::uint32_t>(random())};
-        const cqe_tail tail{static_cast<std::uint16_t>(random()), 0, static_cast<std::uint8_t>(random() & 1)};
+        const bool received = (random() & 1) != 0;
+        const cqe_body body{.qpn = static_cast<std::uint32_t>(random() & 0xffffff),
+                            .wqe_opcode = static_cast<std::uint8_t>(random()),
+                            .byte_count = static_cast<std::uint32_t>(random()),
+                            .immediate = static_cast<std::uint32_t>(random())};
+        const cqe_tail tail{static_cast<std::uint16_t>(random()),
+                            static_cast<std::uint8_t>(received ? cqe_opcode::received_imm : cqe_opcode::request),
+                            static_cast<std::uint8_t>(random() & 1)};
         const cqe64 ours = encode(body, tail);
         mlx5_cqe64 theirs;
         std::memcpy(&theirs, &ours, 64);
-        REQUIRE(mlx5dv_get_cqe_opcode(&theirs) == MLX5_CQE_REQ);
+        REQUIRE(mlx5dv_get_cqe_opcode(&theirs) == (received ? MLX5_CQE_RESP_WR_IMM : MLX5_CQE_REQ));
+        REQUIRE(be32toh(theirs.imm_inval_pkey) == body.immediate);
         REQUIRE(mlx5dv_get_cqe_owner(&theirs) == tail.owner);
         REQUIRE(be16toh(theirs.wqe_counter) == tail.wqe_index);
         REQUIRE(be32toh(theirs.sop_drop_qpn) == (std::uint32_t{body.wqe_opcode} << 24 | body.qpn));

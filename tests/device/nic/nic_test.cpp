@@ -246,6 +246,7 @@ TEST_CASE("Depths out of range are refused with a reason") {
         REQUIRE_FALSE(q);
         CHECK(q.error().code == errc::invalid_argument);
     }
+    CHECK(w.nic.create_qp(w.a, {16, 0, 4}).error().code == errc::unsupported);  // no receive queues
     auto largest = w.nic.create_qp(w.a, {1u << 15, 0});
     REQUIRE(largest);
     CHECK(largest->memory().depth() == 1u << 15);

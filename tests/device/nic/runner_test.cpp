@@ -20,6 +20,7 @@ static_assert(add_in_fields(0b1100, 0b1010, ~0ull) == 0b0110);
 struct bench {
     queue_entry queue{};
     end_entry end{};
+    end_progress progress{};
     queue_report report{};
     std::uint32_t port_up[2]{1, 1}, count{1}, region_count{max_regions}, stop{};
     pass_count passes{};
@@ -27,7 +28,7 @@ struct bench {
     std::uint64_t port_free[2]{};
     region regions[max_regions]{};
     tables t;
-    ring_memory<heap_memory> memory{take(ring_memory<heap_memory>::make(8, 8))};
+    ring_memory<heap_memory> memory{take(ring_memory<heap_memory>::make(8, 8))}, receives;
     std::vector<std::uint64_t> near_words, far_words;
     runner nic;
     poster post{ring{}};
@@ -40,16 +41,27 @@ struct bench {
         queue.port = 0;
         queue.state = queue_state::running;
         queue.generation = 1;
+        queue.rnr_retry = 2;
         end = {1, 1};
         regions[3] = {reinterpret_cast<std::uintptr_t>(near_words.data()), near_words.size() * 8, 0x11, 0x22, 0, 1};
         regions[9] = {reinterpret_cast<std::uintptr_t>(far_words.data()), far_words.size() * 8, 0x33, 0x44, 1, 1};
-        t = {&queue, &end, &report, port_up, &passes, &count, &stop, &region_count, regions, &pace, port_free};
+        t = {&queue, &end, &report, port_up, &passes, &count, &stop, &region_count, regions, &pace, &progress, port_free};
         post = poster(memory.view());
     }
     wqe_local here(std::size_t at, std::uint32_t n) const {
         return {reinterpret_cast<std::uintptr_t>(near_words.data()) + at, 0x11, n};
     }
     wqe_remote there(std::size_t at) const { return {reinterpret_cast<std::uintptr_t>(far_words.data()) + at, 0x44}; }
+
+    /// The peer gets a receive queue of four.
+    receive_poster add_receives() {
+        receives = take(ring_memory<heap_memory>::make(4, 4));
+        receives.view().qpn = 0x456;
+        end.receives = receives.view();
+        end.rnr_wait = 100;
+        end.generation = 1;
+        return receive_poster(receives.view());
+    }
 
     bool pass() {
         const step s = nic.decide(t, 0, now);
@@ -180,7 +192,7 @@ TEST_CASE("Keys, ranges, ports and alignment are checked before a byte is moved"
             {write(h, b.there(0), with_lkey(b.here(0, 8), 0x33)), syndrome::local_protection},
             {write(h, b.there(0), b.here(131072 * 8 - 4, 8)), syndrome::local_protection},
             {fetch_add(h, b.there(4), b.here(0, 8), 1), syndrome::remote_invalid_request},
-            {write_imm(h, b.there(0), b.here(0, 8), 1), syndrome::local_qp_operation},
+            {write_imm(h, b.there(8), b.here(131072 * 8, 8), 1), syndrome::local_protection},
             {write({0x124, 0, 8}, b.there(0), b.here(0, 8)), syndrome::local_qp_operation},
         };
         b.near_words[0] = 1;
@@ -191,6 +203,155 @@ TEST_CASE("Keys, ranges, ports and alignment are checked before a byte is moved"
         CHECK(cqes[0].why == cases[i].why);
         for (const auto w : b.far_words) REQUIRE(w == 0);
     }
+}
+
+TEST_CASE("A WRITE_WITH_IMM takes a receive at its end and brings the immediate and the length, its bytes before it") {
+    bench b;
+    receive_poster far = b.add_receives();
+    CHECK(far.post(9) == 4);
+    for (auto& w : b.near_words) w = 9;
+    b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 700000), 0xabcdef01));
+    b.post.put(write_imm(b.post.head(0), b.there(0), b.here(0, 0), 2));
+    b.post.put(write_imm(b.post.head(), b.there(800000), b.here(0, 8), 3));
+    b.post.ring_it();
+    arrival a;
+    CHECK(b.pass());
+    CHECK(b.pass());
+    CHECK_FALSE(far.poll(a));  // a part of the bytes is there
+    const auto cqes = b.run();
+    REQUIRE(cqes.size() == 2);
+    for (const auto& c : cqes) {
+        CHECK(c.why == syndrome::none);
+        CHECK(c.opcode == static_cast<std::uint8_t>(wqe_opcode::write_imm));
+        CHECK(c.bytes == 0);
+    }
+    const cqe64& first = b.receives.view().entry(0);
+    CHECK(tail_of(first.word[15]) == cqe_tail{0, static_cast<std::uint8_t>(cqe_opcode::received_imm), 0});
+    CHECK(decode(first).qpn == 0x456);
+    for (const arrival want : {arrival{0xabcdef01, 700000}, {2, 0}, {3, 8}}) {
+        REQUIRE(far.poll(a));
+        CHECK(a == want);
+    }
+    CHECK_FALSE(far.poll(a));
+    CHECK(b.far_words[87499] == 9);
+    CHECK(b.far_words[100000] == 9);
+}
+
+TEST_CASE("Receives go round: as many as there are places, again and again") {
+    bench b;
+    receive_poster far = b.add_receives();
+    std::uint32_t n = 0;
+    arrival a;
+    for (unsigned lap = 0; lap < 20'000; ++lap) {  // beyond 2^16 receives
+        far.post(4);
+        for (int i = 0; i < 4; ++i) b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), ++n));
+        b.post.ring_it();
+        for (int i = 0; i < 4; ++i) (void)b.pass();
+        REQUIRE(b.post.poll().size() == 4);
+        for (std::uint32_t i = n - 3; i <= n; ++i) REQUIRE((far.poll(a) && a == arrival{i, 8}));
+    }
+    CHECK_FALSE(far.poll(a));
+}
+
+TEST_CASE("Without a receive the peer is asked again after its time, as often as the timers say, then it is an RNR error") {
+    bench b;
+    receive_poster far = b.add_receives();
+    b.near_words[0] = 5;
+    const auto send = [&] {
+        b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 1));
+        b.post.ring_it();
+    };
+    arrival a;
+    send();
+    for (int wait = 0; wait < 2; ++wait) {
+        CHECK(b.run().empty());
+        b.now += 99;
+        CHECK(b.run().empty());
+        far.post(wait);  // in time for the last question
+        b.now += 1;
+    }
+    CHECK(b.run().size() == 1);
+    CHECK(far.poll(a));
+    CHECK(b.far_words[0] == 5);
+
+    b.far_words[0] = 0;
+    send();
+    for (int wait = 0; wait < 2; ++wait) {
+        CHECK(b.run().empty());
+        b.now += 100;
+    }
+    const auto cqes = b.run();
+    REQUIRE(cqes.size() == 1);
+    CHECK(cqes[0].why == syndrome::rnr_retry);
+    CHECK(b.report.failed == b.queue.generation);
+    CHECK(b.far_words[0] == 0);
+    CHECK_FALSE(far.poll(a));
+}
+
+TEST_CASE("A peer without a receive queue is never ready; 7 retries are for ever") {
+    bench b;
+    b.queue.rnr_retry = 7;
+    b.end.rnr_wait = 100;
+    b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 1));
+    b.post.ring_it();
+    for (int wait = 0; wait < 1000; ++wait, b.now += 100) REQUIRE(b.run().empty());
+    b.queue.rnr_retry = 0;
+    CHECK(b.run().front().why == syndrome::rnr_retry);
+}
+
+TEST_CASE("A receive queue that nobody polls, or whose record is nonsense, costs the sender its queue and nothing else") {
+    bench b;
+    receive_poster far = b.add_receives();
+    far.post(4);
+    for (int i = 0; i < 4; ++i) b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 1));
+    b.post.ring_it();
+    CHECK(b.run().size() == 4);
+    store<order::release, scope::system>(&b.receives.view().doorbell_record[receive_record], encode_record(6));  // and no poll
+    b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 1));
+    b.post.ring_it();
+    CHECK(b.run().front().why == syndrome::remote_operation);
+
+    bench c;
+    (void)c.add_receives();
+    store<order::release, scope::system>(&c.receives.view().doorbell_record[receive_record], encode_record(5));
+    c.queue.rnr_retry = 0;
+    c.post.put(write_imm(c.post.head(), c.there(0), c.here(0, 8), 1));
+    c.post.ring_it();
+    CHECK(c.run().front().why == syndrome::rnr_retry);
+}
+
+TEST_CASE("A QP that goes to ERR flushes its receives, and has all of them again as new") {
+    bench b;  // connected to itself
+    receive_poster far = b.add_receives();
+    far.post(3);
+    b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 1));
+    b.post.ring_it();
+    CHECK(b.run().size() == 1);
+    b.end.accepting = 0;
+    b.queue.state = queue_state::error;
+    CHECK(b.run().empty());
+    far.post(1);  // posted in ERR
+    CHECK(b.run().empty());
+    arrival a;
+    for (const arrival want : {arrival{1, 8}, {0, 0, syndrome::flushed}, {0, 0, syndrome::flushed}, {0, 0, syndrome::flushed}}) {
+        REQUIRE(far.poll(a));
+        CHECK(a == want);
+    }
+    CHECK_FALSE(far.poll(a));
+
+    b.memory.clear();
+    b.receives.clear();
+    far = receive_poster(b.receives.view());
+    b.post = poster(b.memory.view());
+    ++b.queue.generation, ++b.end.generation;
+    b.end.accepting = 1;
+    b.queue.state = queue_state::running;
+    far.post(1);
+    b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 7));
+    b.post.ring_it();
+    CHECK(b.run().size() == 1);
+    CHECK(far.poll(a));
+    CHECK(a == arrival{7, 8});
 }
 
 TEST_CASE("A region that is gone is refused") {

@@ -48,7 +48,7 @@ public:
         put(p.block[0]);
         put(p.block[1]);
     }
-    void record() { store<order::release, scope::system>(ring_.doorbell_record + send_record, encode_send_record(next_)); }
+    void record() { store<order::release, scope::system>(ring_.doorbell_record + send_record, encode_record(next_)); }
     void knock(std::uint64_t value) { store<order::release, scope::system>(ring_.doorbell, value); }
     void ring_it() {
         record();

@@ -223,7 +223,7 @@ __global__ void ours(wqe_block* wq, std::uint64_t index, std::uint64_t heap, std
     if constexpr (C == call::fetch_add_32) put(masked_fetch_add_32(head(true), to, half, (std::uint32_t)a.value, 0));
     if constexpr (C == call::swap_32) put(masked_compare_swap_32(head(true), to, half, {(std::uint32_t)a.value, 0, ~0u, 0}));
     *used = static_cast<unsigned>(next - index);
-    record[send_record] = encode_send_record(next);
+    record[send_record] = encode_record(next);
     *doorbell = encode_doorbell(next, qpn);
 }
 

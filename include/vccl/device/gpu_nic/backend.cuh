@@ -47,13 +47,14 @@ public:
     ~known_qp() { (void)destroy(); }
 
     qpn number() const noexcept { return qp_.number(); }
+    unsigned end() const noexcept { return end_; }
     VCCL_COLD status to_reset() noexcept {
         return closed([](Qp& q) { return q.to_reset(); });
     }
     VCCL_COLD status to_init() noexcept { return qp_.to_init(); }
     VCCL_COLD status to_ready_to_receive(const qp_peer& peer, const qp_timers& timers) noexcept {
         const status s = qp_.to_ready_to_receive(peer, timers);
-        if (s) board_->set_accepting(end_, true);
+        if (s) board_->accept(end_, static_cast<std::uint64_t>(rnr_wait(timers.min_rnr_timer)));
         return s;
     }
     VCCL_COLD status to_ready_to_send(psn first, const qp_timers& timers) noexcept { return qp_.to_ready_to_send(first, timers); }
@@ -75,7 +76,7 @@ public:
 private:
     template <class F>
     VCCL_COLD status closed(F&& f) noexcept {
-        board_->set_accepting(end_, false);
+        board_->refuse(end_);
         const status fenced = board_->grace();
         const status s = f(qp_);
         return s ? fenced : s;

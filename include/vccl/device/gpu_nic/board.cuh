@@ -32,6 +32,7 @@ public:
         if (runners_ != nullptr) (void)cudaFree(runners_);
         if (regions_ != nullptr) (void)cudaFree(regions_);
         if (port_free_ != nullptr) (void)cudaFree(port_free_);
+        if (progress_ != nullptr) (void)cudaFree(progress_);
         if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
         if (shared_ != nullptr) mapped_memory::free(shared_);
     }
@@ -131,6 +132,7 @@ public:
             if (qpns_[i] != 0) continue;
             qpns_[i] = qpn;
             t_.ends[i].port = port;
+            t_.ends[i].receives = {};
             return i;
         }
         return errc::no_memory;
@@ -146,7 +148,16 @@ public:
             if (qpns_[i] == qpn) return i;
         return errc::not_found;
     }
-    void set_accepting(unsigned i, bool yes) noexcept { write(&t_.ends[i].accepting, yes ? 1u : 0u); }
+    /// Requires: nobody accepts on it yet.
+    void set_receives(unsigned i, const ring& r) noexcept { t_.ends[i].receives = r; }
+    /// Effects: what is sent to the end is taken from now on; its receive queue as new. `rnr_wait` in nanoseconds.
+    void accept(unsigned i, std::uint64_t rnr_wait) noexcept {
+        t_.ends[i].rnr_wait = rnr_wait;
+        ++t_.ends[i].generation;
+        write(&t_.ends[i].accepting, 1);
+    }
+    /// Effects: no longer; wait for grace() before anything of it is used otherwise.
+    void refuse(unsigned i) noexcept { write(&t_.ends[i].accepting, 0); }
 
     VCCL_COLD result<unsigned> add_queue() noexcept {
         const scoped_lock lock(mutex_);
@@ -187,7 +198,9 @@ private:
         runners_ = static_cast<runner*>(link_->allocate(sizeof(runner) * max_queues));
         regions_ = static_cast<region*>(link_->allocate(sizeof(region) * max_regions));
         port_free_ = static_cast<std::uint64_t*>(link_->allocate(sizeof(std::uint64_t) * max_ports));
-        if (!stream || shared_ == nullptr || runners_ == nullptr || regions_ == nullptr || port_free_ == nullptr) return false;
+        progress_ = static_cast<end_progress*>(link_->allocate(sizeof(end_progress) * max_ends));
+        if (!stream || shared_ == nullptr || runners_ == nullptr || regions_ == nullptr) return false;
+        if (port_free_ == nullptr || progress_ == nullptr) return false;
         t_.queues = shared_->queues;
         t_.ends = shared_->ends;
         t_.reports = shared_->reports;
@@ -199,6 +212,7 @@ private:
         t_.regions = regions_;
         t_.pace = &shared_->pace;
         t_.port_free = port_free_;
+        t_.progress = progress_;
         return true;
     }
 
@@ -218,6 +232,7 @@ private:
     runner* runners_{};
     region* regions_{};
     std::uint64_t* port_free_{};
+    end_progress* progress_{};
     tables t_{};
     std::uint32_t qpns_[max_ends]{};
     bool region_used_[max_regions]{}, queue_used_[max_queues]{};

@@ -32,6 +32,7 @@ public:
         if (!busy_) listen();
         if (state == queue_state::error || failed_) {
             flush();
+            if (state == queue_state::error && t.progress[e.end].begin(t.ends[e.end])) t.progress[e.end].receives.flush();
             return {};
         }
         if (!busy_ && !take()) return {};
@@ -41,7 +42,7 @@ public:
             return {};
         }
         since_ = 0;
-        const step next = plan(t, e);
+        const step next = plan(t, e, now);
         return next.what == step::kind::none || has_crossed(t, e, next.bytes, now) ? next : step{};
     }
     /// Effects: the step's bytes have been moved and can be seen by everyone.
@@ -58,7 +59,7 @@ private:
         generation_ = generation;
         consumer_ = ring_consumer(e.memory);
         busy_ = failed_ = overrun_ = false;
-        heard_ = since_ = due_ = 0;
+        heard_ = since_ = due_ = ask_at_ = 0;
     }
     VCCL_HOST_DEVICE void listen() noexcept {
         const std::uint64_t value = consumer_.doorbell();
@@ -76,7 +77,7 @@ private:
             end({syndrome::flushed, wqe_fault::none});
         }
     }
-    /// Fetches the next WQE; false if there is none that moves bytes.
+    /// Fetches the next WQE; false if there is none that reaches the peer.
     VCCL_HOST_DEVICE bool take() noexcept {
         if (!consumer_.has_more()) return false;
         wqe_ = consumer_.fetch();
@@ -86,8 +87,7 @@ private:
             end(wqe_.verdict);
         else if (wqe_detail::is(wqe_.fields.opcode, wqe_opcode::nop))
             end({});
-        else if (wqe_detail::is(wqe_.fields.opcode, wqe_opcode::write_imm))
-            end({syndrome::local_qp_operation, wqe_fault::not_possible});  // there are no receive queues here
+        asked_ = 0;
         return busy_;
     }
     VCCL_HOST_DEVICE static bool reachable(const tables& t, const queue_entry& e) noexcept {
@@ -111,6 +111,18 @@ private:
         }
         return false;
     }
+    /// The same for both ends of the WQE at hand, which is over if not.
+    VCCL_HOST_DEVICE bool covers_both(const tables& t, const queue_entry& e) noexcept {
+        const wqe_fields& f = wqe_.fields;
+        syndrome why = syndrome::none;
+        if (!f.inlined && !covers(t, e.port, false, f.local.lkey, f.local.addr, f.local.length))
+            why = syndrome::local_protection;
+        else if (!covers(t, t.ends[e.peer].port, true, f.remote.rkey, f.remote.addr, f.local.length))
+            why = syndrome::remote_access;
+        if (why != syndrome::none) end({why, wqe_fault::wrong_memory});
+        return why == syndrome::none;
+    }
+    VCCL_HOST_DEVICE bool brings_immediate() const noexcept { return wqe_detail::is(wqe_.fields.opcode, wqe_opcode::write_imm); }
     /// Is the time over that the bytes take on the port, behind all that other rings have given it? A rate holds for what a port
     /// sends; what a READ brings counts at the port that asked.
     VCCL_HOST_DEVICE bool has_crossed(const tables& t, const queue_entry& e, std::uint32_t bytes, std::uint64_t now) noexcept {
@@ -126,19 +138,29 @@ private:
         due_ = 0;
         return true;
     }
-    VCCL_HOST_DEVICE step plan(const tables& t, const queue_entry& e) noexcept {
+    /// Has the peer a receive for what a WRITE_WITH_IMM ends with? If not, it is asked again after its time, and so often.
+    VCCL_HOST_DEVICE bool receiver_ready(const tables& t, const queue_entry& e, std::uint64_t now) noexcept {
+        if (now < ask_at_) return false;
+        const end_entry& peer = t.ends[e.peer];
+        end_progress& progress = t.progress[e.peer];
+        if (progress.begin(peer) && progress.receives.ready()) {
+            receives_ = &progress.receives;
+            if (receives_->has_room()) return true;
+            end({syndrome::remote_operation, wqe_fault::none});
+        } else if (e.rnr_retry != 7 && asked_++ == e.rnr_retry) {
+            end({syndrome::rnr_retry, wqe_fault::none});
+        } else {
+            ask_at_ = now + peer.rnr_wait;
+        }
+        return false;
+    }
+    VCCL_HOST_DEVICE step plan(const tables& t, const queue_entry& e, std::uint64_t now) noexcept {
         const wqe_fields& f = wqe_.fields;
-        const std::uint32_t length = f.local.length;
+        const std::uint32_t length = f.local.length, left = length - done_, n = left < piece ? left : piece;
+        if (length != 0 && !covers_both(t, e)) return {};
+        if (n == left && brings_immediate() && !receiver_ready(t, e, now)) return {};
         if (length == 0) {
             end({});
-            return {};
-        }
-        if (!f.inlined && !covers(t, e.port, false, f.local.lkey, f.local.addr, length)) {
-            end({syndrome::local_protection, wqe_fault::wrong_memory});
-            return {};
-        }
-        if (!covers(t, t.ends[e.peer].port, true, f.remote.rkey, f.remote.addr, length)) {
-            end({syndrome::remote_access, wqe_fault::wrong_memory});
             return {};
         }
         if (wqe_detail::is_atomic(f.opcode)) {
@@ -149,7 +171,6 @@ private:
             return {step::kind::atomic, f.remote.addr, f.local.addr, length};
         }
         if (f.inlined) return {step::kind::inlined, f.remote.addr, 0, length};
-        const std::uint32_t left = length - done_, n = left < piece ? left : piece;
         const std::uint64_t there = f.remote.addr + done_, here = f.local.addr + done_;
         if (wqe_detail::is(f.opcode, wqe_opcode::read)) return {step::kind::copy, here, there, n};
         return {step::kind::copy, there, here, n};
@@ -157,7 +178,8 @@ private:
     /// The WQE at hand is over.
     VCCL_HOST_DEVICE void end(const judgement& j) noexcept {
         busy_ = false;
-        since_ = due_ = 0;
+        since_ = due_ = ask_at_ = 0;
+        if (j.good() && brings_immediate()) receives_->take({wqe_.fields.immediate, wqe_.fields.local.length});
         if (!j.good() && !failed_) {
             failed_ = true;
             store<order::release, scope::system>(&report_->failed, generation_);
@@ -179,9 +201,12 @@ private:
     ring_consumer consumer_;
     fetched_wqe wqe_{};
     queue_report* report_{};
+    receive_consumer* receives_{};  ///< of the peer, once it was found ready
     std::uint64_t heard_{};
     std::uint64_t since_{};  ///< when the peer was first found out of reach; 0: it is not
     std::uint64_t due_{};  ///< when the bytes at hand have crossed their port, in `link_ticks`; 0: none are under way
+    std::uint64_t ask_at_{};  ///< not before that the peer is asked again whether it has a receive
+    std::uint32_t asked_{};  ///< so often in vain
     std::uint32_t generation_{};
     std::uint32_t done_{};  ///< bytes moved of the WQE at hand
     bool busy_{};

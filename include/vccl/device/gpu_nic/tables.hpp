@@ -3,7 +3,7 @@
 /// What the host tells the NIC in a kernel, and what that tells the host. Every word has one writer. All but the regions lie in
 /// mapped host memory.
 
-#include <vccl/device/ring_consumer.hpp>
+#include <vccl/device/receive_queue.hpp>
 
 namespace vccl::inline v0::device::gpu_nic_detail {
 
@@ -25,13 +25,32 @@ struct alignas(128) queue_entry {
     std::uint64_t retry_time{};  ///< nanoseconds for which an unreachable peer is tried
     std::uint32_t port{};
     std::uint32_t peer{};        ///< of `ends`
+    std::uint32_t end{};         ///< the QP itself, of `ends`
+    std::uint32_t rnr_retry{};   ///< times that a peer without a receive is asked again; 7: for ever
     std::uint32_t generation{};
     queue_state state{};
 };
-/// Any QP that can be written to. Written by the host.
-struct alignas(8) end_entry {
+/// Any QP that can be written to. Written by the host; `receives` and what belongs to it while nobody accepts.
+struct alignas(128) end_entry {
     std::uint32_t accepting{};
     std::uint32_t port{};
+    ring receives{};             ///< the receive queue, if it has one
+    std::uint64_t rnr_wait{};    ///< nanoseconds after which a sender may ask again whether there is a receive
+    std::uint32_t generation{};  ///< a new one hands the receive queue over as new
+};
+/// How far the receives of an end were taken. By the runner of its peer while the end accepts, by its own after that.
+struct end_progress {
+    receive_consumer receives{};
+    std::uint32_t generation{};
+
+    /// Effects: what the host has handed over last is what is taken from. False: this end has no receive queue.
+    VCCL_HOST_DEVICE bool begin(const end_entry& e) noexcept {
+        if (e.generation != generation) {
+            generation = e.generation;
+            receives = receive_consumer(e.receives);
+        }
+        return e.receives.cq != nullptr;
+    }
 };
 /// Written by the kernel.
 struct alignas(128) queue_report {
@@ -53,6 +72,7 @@ struct tables {
     std::uint32_t* region_count{};  ///< those behind are not live
     const region* regions{};
     const std::uint32_t* pace{};    ///< picoseconds that a byte takes on its port; 0: no limit
+    end_progress* progress{};       ///< one an end, zeroed; in GPU memory, by the kernel
     std::uint64_t* port_free{};  ///< when each port has sent what was given to it, in `link_ticks`. In GPU memory, by the kernel
 };
 

@@ -34,8 +34,9 @@ class engine {
 public:
     using qp_type = typename Port::qp;
 
-    /// Returns: what the port says; `unsupported` if it inlines fewer bytes than a WQE may carry.
+    /// Returns: what the port says; `unsupported` if it inlines fewer bytes than a WQE may carry, and for a receive queue.
     VCCL_COLD status create(Port& port, const ring_limits& limits) noexcept {
+        if (limits.receive_depth != 0) return errc::unsupported;
         auto memory = ring_memory<Memory>::make(limits.depth, limits.cq_depth != 0 ? limits.cq_depth : limits.depth);
         if (!memory) return memory.error();
         memory_ = std::move(*memory);

@@ -2,7 +2,7 @@
 /// \file
 /// A packet of the software fabric and the pool that packets in flight come from. A "train" is a run of packets of one
 /// message that travel together; its header counts them, so PSNs are as if each had travelled alone. Engine lock.
-/// Source: InfiniBand Architecture Specification 1.x, 9.2 and 9.4 (headers, opcodes), 9.7.5.2.8 (RNR timers).
+/// Source: InfiniBand Architecture Specification 1.x, 9.2 and 9.4 (headers, opcodes).
 
 #include <vccl/verbs/soft/psn.hpp>
 
@@ -127,13 +127,5 @@ private:
     packet* loaded_{};
     batch* batches_{};
 };
-
-/// The wait that a 5-bit RNR timer code stands for.
-constexpr std::int64_t rnr_wait(std::uint8_t code) noexcept {
-    constexpr std::uint32_t hundredths[32] = {65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
-                                              48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
-                                              2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
-    return static_cast<std::int64_t>(hundredths[code & 31]) * 10'000;
-}
 
 }  // namespace vccl::inline v0::verbs::soft_detail
