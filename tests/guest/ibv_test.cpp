@@ -2,7 +2,9 @@
 
 #include "endpoints.hpp"
 
+#include <netinet/in.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -107,6 +109,24 @@ TEST_CASE("an own port that goes down and comes back tells so, and carries traff
     const auto done = p.a.next();
     REQUIRE(done);
     CHECK(done->status == wc_status::success);
+}
+
+TEST_CASE("a queue pair on its way to RTR asks for its peer's Ethernet address, which the kernel may sleep through") {
+    const int s = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    REQUIRE(s >= 0);
+    sockaddr_in discard{};
+    discard.sin_family = AF_INET;
+    discard.sin_port = htons(9);
+    discard.sin_addr.s_addr = htonl(0x0a'00'00'02);  // 10.0.0.2: host b, rail 0
+    REQUIRE(::bind(s, reinterpret_cast<const sockaddr*>(&discard), sizeof discard) == 0);
+    REQUIRE(std::system("ip neigh flush dev a0") == 0);
+    guest::pair p;
+    sockaddr_in from{};
+    socklen_t length = sizeof from;
+    char byte;
+    CHECK(eventually([&] { return ::recvfrom(s, &byte, 1, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length) == 0; }));
+    CHECK(ntohl(from.sin_addr.s_addr) == 0x0a'00'00'01);
+    ::close(s);
 }
 
 TEST_CASE("work caught by the own port's failure ends in completions once the queue pair is moved to ERR") {

@@ -6,6 +6,7 @@
 
 #include <vccl/verbs/backend.hpp>
 #include <vccl/verbs/ibv/error.hpp>
+#include <vccl/verbs/ibv/neighbour.hpp>
 
 #include <infiniband/verbs.h>
 
@@ -68,12 +69,11 @@ constexpr std::uint64_t bytes_per_second(unsigned speed, unsigned width) noexcep
 /// How good a GID is for a QP, the higher the better; 0 for one that will not do. RoCE v2 can be routed and is what
 /// switches are set up for; an IPv4-mapped address is the one that people gave the port.
 VCCL_COLD inline int rank(const ibv_gid_entry& entry) noexcept {
-    static constexpr std::uint8_t ipv4_mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-    const std::uint8_t* raw = entry.gid.raw;
+    const auto& raw = entry.gid.raw;
     const bool link_local = raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80;
     int value = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 1;
     if (entry.gid_type == IBV_GID_TYPE_IB) return value;
-    if (std::memcmp(raw, ipv4_mapped, sizeof ipv4_mapped) == 0)
+    if (is_ipv4_mapped(raw))
         value += 2;
     else if (!link_local)
         value += 1;
