@@ -148,6 +148,8 @@ def endless():
 
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: no rank outlives `run`, however that ends
 torch.cuda.set_device(gpu)
-dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=120), device_id=gpu)
+# A file to meet at, not a port: between looking for a free one and listening on it another process may take it.
+dist.init_process_group("nccl", init_method="file://" + os.environ["RENDEZVOUS"], rank=rank, world_size=size,
+                        timeout=datetime.timedelta(seconds=120), device_id=gpu)
 {"check": check, "train": train, "figures": figures, "endless": endless}[part](**arguments)
 dist.destroy_process_group()
