@@ -36,16 +36,23 @@ public:
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait(std::uint64_t index, deadline& until) const {
         device_result r{};
         std::uint16_t began = 0;
+        watch turns;
+        std::uint64_t done = 0;
         for (unsigned round = 0;; ++round) {
-            const sight seen = glance(index, round);
+            const sight seen = glance(index, turns);
             if (round == 0) began = seen.at.epoch();
             r.epoch = seen.at.epoch();
-            if (seen.done >= index) break;
-            if (round % 4 != 0)
+            done = seen.done;
+            if (done >= index) break;
+            if (round % 4 == 0) {
+                if (const device_result why = look(until); !why) return why;
+            } else if (turns.looked) {
                 spin(until.host());
-            else if (const device_result why = look(until); !why)
-                return why;
+            } else {
+                pause(until.host());
+            }
         }
+        if (turns.looked && turns.others) store<order::release, Policy::who>(&w_->reached, done);  // pairs with glance's acquire
         if (r.epoch != began) r.what = outcome::moved;
         return r;
     }
@@ -109,45 +116,97 @@ private:
         std::uint64_t done{};
         gate at{};
     };
+    /// A thread that waits, among others that do: each look is a load or more across a bus, which many at once keep from all else.
+    /// So they look in turns: a thread alone again and again, one of several when no other has begun since its last round.
+    struct watch {
+        std::uint64_t looks{};  ///< the queue's, as last seen
+        unsigned count{};  ///< of its own
+        std::uint32_t each{1};  ///< WQEs a CQE, as far as it knows
+        bool looked{};  ///< in the last round
+        bool others{};  ///< another one looks, too
+    };
+    /// Effects: whether this round is for a look. `looks`: the queue's, loaded in this round.
+    VCCL_HOST_DEVICE bool takes_turn(watch& w, std::uint64_t looks) const noexcept {
+        if constexpr (Policy::alone) return true;
+        const bool first = w.count == 0, alone = looks == w.looks;
+        if (first || (alone && w.looked)) {
+            (void)fetch_add<order::relaxed, Policy::who>(&w_->looks, std::uint64_t{1});
+            w.looks = looks + 1;
+            return true;
+        }
+        w.looks = looks;
+        w.others = true;
+        if (!alone || !compare_exchange<order::relaxed, Policy::who>(&w_->looks, looks, looks + 1)) return false;
+        ++w.looks;
+        return true;
+    }
     /// Effects: takes completions if they say that everything below `index` is done, which it finds out without a lock; in every
-    /// fourth round whatever there is. An `index` of no_index becomes what is published now.
-    VCCL_HOST_DEVICE sight glance(std::uint64_t& index, unsigned round) const {
+    /// fourth look whatever there is. An `index` of no_index becomes what is published now.
+    VCCL_HOST_DEVICE sight glance(std::uint64_t& index, watch& w) const {
         // Under way together.
         const stamp published{load<order::relaxed, Policy::who>(&w_->ready)};
         const gate g{load<order::relaxed, Policy::who>(&w_->open)};
         const completions seen{load<order::relaxed, Policy::who>(&w_->completed)};
         const std::uint64_t polled = load<order::relaxed, Policy::who>(&w_->polled);
         const std::uint64_t taken = load<order::relaxed, Policy::who>(&w_->taken);
+        const std::uint64_t reached = load<order::relaxed, Policy::who>(&w_->reached);
+        const std::uint64_t looks = load<order::relaxed, Policy::who>(&w_->looks);
         if (index == no_index) index = published.index();
+        w.looked = seen.index() < index && reached < index && !g.closed() && takes_turn(w, looks);
         if (seen.index() >= index) return {completed(), g};
-        if (g.closed()) return {seen.index(), g};
-        const device::ring& r = v_->rings[g.ring()].ring;
+        if (reached >= index) return {load<order::acquire, Policy::who>(&w_->reached), g};
+        if (!w.looked) return {seen.index(), g};
         const std::uint64_t from = polled == g.raw ? taken : 0, done = start_of(seen.index(), g, polled);
         if (done >= index) return {take(g, no_index, {}), g};
-        const std::uint64_t far = index - done < r.cq_depth() ? index - done : r.cq_depth();
-        // If every WQE had a CQE, the last one would tell. If every post were like the first, one nearer would.
-        std::uint64_t at = from + far - 1;
-        std::uint32_t near = 0;
-        if (far != 1) near = load<acquired_later, scope::system>(&r.entry(from).word[15]);
+        return {look_at_cq(g, from, done, index, w.others ? published.index() : index, w), g};
+    }
+    /// Effects: looks for the CQE that says that everything below `index` is done, and, for the others, for the one of everything
+    /// below `published`. `from` is the first entry that was not taken, `done` what is done without it. Returns: below which index
+    /// everything is.
+    VCCL_HOST_DEVICE std::uint64_t look_at_cq(gate g, std::uint64_t from, std::uint64_t done, std::uint64_t index,
+                                              std::uint64_t published, watch& w) const {
+        const device::ring& r = v_->rings[g.ring()].ring;
+        const bool takes = w.count % 4 == 1, closely = takes || w.count == 0;
+        ++w.count;
+        // Under way together. If every post is like the first one, these two say how much is done; `near` says what that one is like.
+        std::uint64_t at = entry_for(index - done, from, w, r);
+        const std::uint64_t last = published > index ? entry_for(published - done, from, w, r) : at;
+        std::uint32_t all = 0, near = 0;
+        if (last != at) all = load<acquired_later, scope::system>(&r.entry(last).word[15]);
+        if (closely && at != from) near = load<acquired_later, scope::system>(&r.entry(from).word[15]);
         std::uint32_t tail = load<order::acquire, scope::system>(&r.entry(at).word[15]);
+        if (at == from) near = tail;
+        if (last != at && is_success(all, last, r)) {
+            acquire_from_system();
+            return settle(g, done, index, last, tail_of(all));
+        }
         if (is_success(tail, at, r)) return settle(g, done, index, at, tail_of(tail));
-        if (far == 1) near = tail;
-        if (is_success(near, from, r) && reach(tail_of(near), g, done) > 1) {
-            at = from + static_cast<std::uint32_t>(far - 1) / reach(tail_of(near), g, done);
+        if (closely && is_success(near, from, r) && reach(tail_of(near), g, done) != w.each) {
+            w.each = reach(tail_of(near), g, done);
+            at = entry_for(index - done, from, w, r);
             tail = load<order::acquire, scope::system>(&r.entry(at).word[15]);
             if (is_success(tail, at, r)) return settle(g, done, index, at, tail_of(tail));
         }
-        if (round % 4 != 1 || !is_written(tail_of(near), from, r.cq_depth_log)) return {seen.index(), g};
-        return {take(g, no_index, {}), g};
+        return takes && is_written(tail_of(near), from, r.cq_depth_log) ? take(g, no_index, {}) : done;
+    }
+    /// Where the CQE lies that says that `wqes` more are done.
+    VCCL_HOST_DEVICE static std::uint64_t entry_for(std::uint64_t wqes, std::uint64_t from, const watch& w,
+                                                    const device::ring& r) noexcept {
+        const auto far = static_cast<std::uint32_t>(wqes < r.cq_depth() ? wqes : r.cq_depth());
+        return from + (far - 1) / w.each;
     }
     /// A successful entry was found. Unless much has come together, what it says is enough for this thread, and taking it is left
     /// to one that is short of credit: so those who wait do not wait for each other.
-    VCCL_HOST_DEVICE sight settle(gate g, std::uint64_t done, std::uint64_t index, std::uint64_t at, cqe_tail tail) const {
+    VCCL_HOST_DEVICE std::uint64_t settle(gate g, std::uint64_t done, std::uint64_t index, std::uint64_t at,
+                                          cqe_tail tail) const {
         const std::uint64_t said = done + reach(tail, g, done);
-        if (said - done > v_->depth()) return {done, g};  // of before `done`: the words were read while another took it
-        if (said < index || said - done >= v_->depth() / 4) return {take(g, at, tail), g};
+        if (said - done > v_->depth()) return done;  // of before `done`: the words were read while another took it
+        if (said < index || said - done >= v_->depth() / 4) {
+            const std::uint64_t took = take(g, at, tail);
+            if (said < index || took >= index) return took;  // else another one is at it
+        }
         // It is an entry of this gate's ring if the gate is still the same.
-        return {load<look_again, poll_scope>(&w_->open) == g.raw ? said : done, g};
+        return load<look_again, poll_scope>(&w_->open) == g.raw ? said : done;
     }
     VCCL_HOST_DEVICE static bool is_success(std::uint32_t tail, std::uint64_t n, const device::ring& r) noexcept {
         return is_written(tail_of(tail), n, r.cq_depth_log) && !is_error(tail_of(tail));

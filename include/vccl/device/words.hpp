@@ -101,6 +101,9 @@ struct queue_words {
     std::uint64_t failure{};               ///< a packed result: the first error CQE of its epoch
     std::uint64_t taken{};                 ///< CQEs taken of that gate's CQ, which began empty
 
+    alignas(128) std::uint64_t looks{};  ///< at the CQ, by those who wait. Changed by waiters
+    std::uint64_t reached{};  ///< an index below which everything is done. Written by waiters, for each other; may go back
+
     alignas(128) std::uint64_t open{};   ///< the gate. Written by the service, like the rest of this group
     std::uint64_t adopted{};             ///< a stamp: everything below it is on the lane of this epoch
     std::uint64_t opened[max_rings]{};   ///< the gate under which each ring was last open

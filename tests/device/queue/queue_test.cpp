@@ -219,6 +219,39 @@ TEST_CASE("A flush takes completions only when a quarter of the queue has come t
     CHECK(r.words.credits == 64);
 }
 
+TEST_CASE("Who waits looks at the CQ when no other has begun to since, and believes what another found") {
+    rig r;
+    const ref tx = sender(r);
+    CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    r.on_pass = [&r] {
+        if (r.passes <= 20) ++r.words.looks;  // another one looks all the time, and is lost then
+    };
+    CHECK(tx.flush(thread_scope{}));
+    CHECK(r.passes > 20);
+    CHECK(r.passes < 24);
+
+    CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    r.nic[0]->silent = true;
+    const std::uint64_t begun = r.passes;
+    r.on_pass = [&r, begun] {
+        if (r.passes == begun + 7) r.words.reached = r.words.reserve;
+    };
+    CHECK(tx.flush(thread_scope{}));
+    CHECK(r.passes == begun + 7);
+}
+
+TEST_CASE("Who has waited together with others says what it found") {
+    rig r;
+    const ref tx = sender(r);
+    CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    CHECK(tx.flush(thread_scope{}));
+    CHECK(r.words.reached == 0);  // nobody would have read it
+    CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    r.on_pass = [&r] { r.words.looks += r.passes < 4; };
+    CHECK(tx.flush(thread_scope{}));
+    CHECK(r.words.reached == 2);
+}
+
 TEST_CASE("Posts of one, two and many WQEs are flushed alike, in any mixture") {
     rig r(256);
     const ref tx = sender(r);
