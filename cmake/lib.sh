@@ -33,17 +33,25 @@ absent_packages() {
     done < <(grep -v '^ *\(#\|$\)' "$file") | sort -u
 }
 
-# install_packages FILE PURPOSE...: install what is missing, or name it and leave.
+# install_packages FILE PURPOSE...: install what is missing, or name it and leave. Of a purpose with a question mark, only what
+# this distribution has.
 install_packages() {
-    local absent as_root=()
-    mapfile -t absent < <(absent_packages "$@")
-    ((${#absent[@]})) || return 0
+    local absent package wished as_root=() file=$1
+    shift
+    mapfile -t absent < <(absent_packages "$file" "$@")
+    mapfile -t wished < <(absent_packages "$file" "${@/%/?}")
+    ((${#absent[@]} + ${#wished[@]})) || return 0
     if ((EUID != 0)); then as_root=(sudo -n); fi
     if ! command -v apt-get >/dev/null || ! { ((EUID == 0)) || sudo -n true 2>/dev/null; }; then
+        ((${#absent[@]})) || return 0
         die "missing (by their Debian names): ${absent[*]}. Install them and try again."
     fi
+    if ((${#absent[@]})); then "${as_root[@]}" apt-get -qq update >&2 || true; fi
+    for package in "${wished[@]}"; do
+        if apt-cache show "$package" >/dev/null 2>&1; then absent+=("$package"); fi
+    done
+    ((${#absent[@]})) || return 0
     echo "== installing ${absent[*]}"
-    "${as_root[@]}" apt-get -qq update >&2 || true
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${absent[@]}" >/dev/null ||
         die "apt-get could not install: ${absent[*]}"
 }

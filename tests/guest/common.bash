@@ -32,6 +32,12 @@ fetch() {
         die "cannot download the Debian package '$1' (is there a network? are the lists fresh: apt-get update?)"
 }
 
+# newest_image VERSION: the last package of an unsigned kernel of this version that apt knows.
+newest_image() {
+    apt-cache search --names-only "^linux-image-${1//./\\.}\\.[0-9.+a-z-]*amd64-unsigned$" |
+        awk '$1 !~ /-(rt|cloud)-/ { print $1 }' | sort -V | tail -n 1
+}
+
 # only_one NAME: let one process at a time prepare NAME in the cache; others wait for it.
 only_one() {
     mkdir -p "$cache" || die "cannot create $cache; set VCCL_CACHE to a folder that can be written"
