@@ -22,6 +22,14 @@ inline bool check(bool good, const char* what, const char* file, int line) {
 #define GPU_CHECK(...) ::vccl_gpu_test::check(static_cast<bool>(__VA_ARGS__), #__VA_ARGS__, __FILE__, __LINE__)
 #define GPU_REQUIRE(...) \
     if (!GPU_CHECK(__VA_ARGS__)) return
+/// As check, and shows the numbers.
+inline bool check_equal(unsigned long long found, unsigned long long wanted, const char* what, const char* file, int line) {
+    const bool good = check(found == wanted, what, file, line);
+    if (!good) std::printf("    %llu, not %llu\n", found, wanted);
+    return good;
+}
+#define GPU_REQUIRE_EQUAL(found, wanted) \
+    if (!::vccl_gpu_test::check_equal(found, wanted, #found " == " #wanted, __FILE__, __LINE__)) return
 
 /// A name on the command line runs only the cases whose names contain it.
 inline const char* wanted = nullptr;
