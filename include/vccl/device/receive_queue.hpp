@@ -55,6 +55,7 @@ private:
 class receive_consumer {
 public:
     receive_consumer() = default;
+    /// Of a queue that is as new.
     VCCL_HOST_DEVICE explicit receive_consumer(const ring& r) noexcept : completions_(r) {}
 
     /// Is a receive posted that was not taken? A record that names more than the queue holds is as none.

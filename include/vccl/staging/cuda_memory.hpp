@@ -33,6 +33,34 @@ private:
     int fd_;
 };
 
+namespace detail {
+/// Where a piece of GPU memory lies in the dma-buf of its allocation.
+struct exported_memory {
+    int fd{-1};              ///< the caller's to close
+    std::uint64_t offset{};
+};
+/// The dma-buf of the allocation in which [p, p + bytes) lies. Errors: as register_device.
+VCCL_COLD inline result<exported_memory> export_dmabuf(void* p, std::uint64_t bytes) noexcept {
+    using range_handle = CUresult (*)(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long);
+    const auto range = driver_function<address_range>("cuMemGetAddressRange");
+    const auto handle = driver_function<range_handle>("cuMemGetHandleForAddressRange");
+    if (!range || !handle) return errc::unsupported;
+    cudaPointerAttributes found{};
+    if (const cudaError_t e = cudaPointerGetAttributes(&found, p); e != cudaSuccess)
+        return cuda_status(e, errc::invalid_argument);
+    if (found.type != cudaMemoryTypeDevice) return errc::invalid_argument;
+    const current_device current(found.device);
+    const auto at = reinterpret_cast<CUdeviceptr>(p);
+    CUdeviceptr base{};
+    std::size_t size{};
+    if (range(&base, &size, at) != CUDA_SUCCESS) return errc::invalid_argument;
+    if (bytes > size - (at - base)) return errc::out_of_range;
+    exported_memory made{-1, at - base};
+    if (handle(&made.fd, base, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) return errc::unsupported;
+    return made;
+}
+}  // namespace detail
+
 /// Registers [p, p + bytes) of GPU memory with every port of the context; a receive there counts only once it is flushed.
 /// Of any GPU, whichever is current. Errors: unsupported if the backend, the driver or the GPU has no dma-buf: use staging;
 /// invalid_argument, out_of_range: no GPU memory, or beyond its allocation; otherwise as registering host memory.
@@ -41,25 +69,11 @@ VCCL_COLD result<device_memory> register_device(host_context<B>& context, void* 
     if constexpr (!B::capabilities.dmabuf) {
         return errc::unsupported;
     } else {
-        using range_handle = CUresult (*)(void*, CUdeviceptr, std::size_t, CUmemRangeHandleType, unsigned long long);
-        const auto range = detail::driver_function<detail::address_range>("cuMemGetAddressRange");
-        const auto handle = detail::driver_function<range_handle>("cuMemGetHandleForAddressRange");
-        if (!range || !handle) return errc::unsupported;
-        cudaPointerAttributes found{};
-        if (const cudaError_t e = cudaPointerGetAttributes(&found, p); e != cudaSuccess)
-            return detail::cuda_status(e, errc::invalid_argument);
-        if (found.type != cudaMemoryTypeDevice) return errc::invalid_argument;
-        const detail::current_device current(found.device);
-        const auto at = reinterpret_cast<CUdeviceptr>(p);
-        CUdeviceptr base{};
-        std::size_t size{};
-        if (range(&base, &size, at) != CUDA_SUCCESS) return errc::invalid_argument;
-        if (bytes > size - (at - base)) return errc::out_of_range;
-        int fd = -1;
-        if (handle(&fd, base, size, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0) != CUDA_SUCCESS) return errc::unsupported;
-        auto m = context.register_dmabuf(fd, at - base, at, bytes);
-        if (m) return device_memory(std::move(*m), fd);
-        (void)::close(fd);
+        const auto exported = detail::export_dmabuf(p, bytes);
+        if (!exported) return exported.error();
+        auto m = context.register_dmabuf(exported->fd, exported->offset, reinterpret_cast<std::uintptr_t>(p), bytes);
+        if (m) return device_memory(std::move(*m), exported->fd);
+        (void)::close(exported->fd);
         return m.error();
     }
 }

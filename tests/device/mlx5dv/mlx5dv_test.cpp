@@ -22,7 +22,7 @@ static_assert(ring_source<mlx5dv_rings<cpu_poster>>);
 
 TEST_CASE("Each problem has a sentence of its own, and travels in a status") {
     std::string all;
-    for (int i = 1; i <= static_cast<int>(mlx5dv_problem::no_doorbell_mapping); ++i) {
+    for (int i = 1; i <= static_cast<int>(mlx5dv_problem::command_refused); ++i) {
         const auto p = static_cast<mlx5dv_problem>(i);
         const std::string sentence = text(p);
         CHECK(sentence.size() > 40);

@@ -4,7 +4,7 @@
 /// QP; made and destroyed while the kernel is paused. Needs the CUDA runtime.
 
 #include <vccl/device/gpu_nic/board.cuh>
-#include <vccl/device/ring_memory.hpp>
+#include <vccl/device/ring_image.hpp>
 
 namespace vccl::inline v0::device {
 
@@ -51,45 +51,27 @@ public:
 
     /// Returns what ring_memory::make returns.
     VCCL_COLD static result<gpu_rings> make(gpu_nic_detail::board& on, std::uint32_t depth, std::uint32_t cq_depth) noexcept {
-        auto image = ring_memory<heap_memory>::make(depth, cq_depth);
+        auto image = ring_image::make(depth, cq_depth);
         if (!image) return image.error();
         gpu_rings made;
         made.on_ = &on;
         made.image_ = std::move(*image);
-        made.base_ = static_cast<std::byte*>(on.allocate(made.bytes()));
+        made.base_ = on.allocate(made.image_.bytes());
         if (made.base_ == nullptr) return errc::no_memory;
-        made.view_ = made.image_.view();
-        made.move(made.view_.wq);
-        made.move(made.view_.doorbell_record);
-        made.move(made.view_.doorbell);
-        made.move(made.view_.cq);
-        made.move(made.view_.cq_record);
+        made.view_ = made.image_.at(made.base_);
         return made;
     }
     /// As ring_memory's.
     /// @{
     ring& view() noexcept { return view_; }
     const ring& view() const noexcept { return view_; }
-    void clear() noexcept {
-        image_.clear();
-        on_->copy_in(base_, image_.view().wq, bytes());
-    }
+    void clear() noexcept { on_->copy_in(base_, image_.data(), image_.bytes()); }
     /// @}
 
 private:
-    /// The image ends with the CQ record.
-    std::size_t bytes() const noexcept {
-        const ring& r = image_.view();
-        return static_cast<std::size_t>(reinterpret_cast<std::byte*>(r.cq_record + 1) - reinterpret_cast<std::byte*>(r.wq));
-    }
-    template <class T>
-    void move(T*& p) const noexcept {
-        p = reinterpret_cast<T*>(base_ + (reinterpret_cast<std::byte*>(p) - reinterpret_cast<std::byte*>(image_.view().wq)));
-    }
-
     gpu_nic_detail::board* on_{};
-    ring_memory<heap_memory> image_;  ///< what a ring looks like before its first use
-    std::byte* base_{};
+    ring_image image_;
+    void* base_{};
     ring view_{};
 };
 

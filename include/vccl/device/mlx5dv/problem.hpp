@@ -17,6 +17,9 @@ enum class mlx5dv_problem : std::uint8_t {
     strange_layout,
     no_peer_mapping,
     no_doorbell_mapping,
+    no_devx,
+    no_gpu_memory,
+    command_refused,
 };
 
 constexpr const char* text(mlx5dv_problem p) noexcept {
@@ -37,17 +40,29 @@ constexpr const char* text(mlx5dv_problem p) noexcept {
         case mlx5dv_problem::no_doorbell_mapping:
             return "CUDA could not map the doorbell page for the GPU: check that the process may lock memory and the IOMMU is "
                    "off or passes through";
+        case mlx5dv_problem::no_devx:
+            return "the device takes no DevX commands from this process: it needs CAP_NET_RAW or root, and a kernel with "
+                   "CONFIG_INFINIBAND_USER_ACCESS and mlx5 DevX";
+        case mlx5dv_problem::no_gpu_memory:
+            return "the device cannot use this GPU's memory: neither dma-buf (CUDA 11.7, open kernel modules, Linux 5.12) nor "
+                   "nvidia-peermem works here; place the queues in host memory";
+        case mlx5dv_problem::command_refused:
+            return "the device's firmware refused a command: the second number of the status is its syndrome; report it with the "
+                   "firmware's version";
     }
     return "unknown problem";
 }
 
-/// `unsupported`, with the problem as its number.
-constexpr status as_status(mlx5dv_problem p) noexcept {
-    return p == mlx5dv_problem::none ? status{} : status{errc::unsupported, static_cast<std::uint32_t>(p)};
+/// `unsupported`, with the problem as its number, and a second one that says more of it, in `extra`.
+constexpr status as_status(mlx5dv_problem p, std::uint32_t more = 0) noexcept {
+    if (p == mlx5dv_problem::none) return {};
+    status s{errc::unsupported, static_cast<std::uint32_t>(p)};
+    s.extra = more;
+    return s;
 }
 /// The problem behind a status of this folder's calls; `none` if it is another one.
 constexpr mlx5dv_problem problem_of(const status& s) noexcept {
-    return s.code == errc::unsupported && s.detail <= static_cast<std::uint32_t>(mlx5dv_problem::no_doorbell_mapping)
+    return s.code == errc::unsupported && s.detail <= static_cast<std::uint32_t>(mlx5dv_problem::command_refused)
                ? static_cast<mlx5dv_problem>(s.detail)
                : mlx5dv_problem::none;
 }

@@ -194,6 +194,7 @@ public:
 
     ibv_context* native() const noexcept { return device_.get(); }
     ibv_pd* domain() const noexcept { return domain_.get(); }
+    const ibv_qp_origin& origin() const noexcept { return origin_; }
     /// A QP of this port that was made elsewhere gets this port's ladder and an owner.
     qp adopt(ibv_qp* made) const noexcept { return qp{made, origin_}; }
 
