@@ -56,6 +56,13 @@ TEST_CASE("a status in words says what was expected and what was found") {
     ends_with({errc::policy_mismatch, subject::qps, 1, 4}, "(QPs a lane: 1 here, 4 at the peer)");
     ends_with({errc::policy_mismatch, subject::lanes, 2, 1}, "(lanes: 2 here, 1 at the peer)");
     ends_with({errc::policy_mismatch, subject::stripes, 2, 4}, "(stripes: 2 here, 4 at the peer)");
+    ends_with({errc::wrong_peer, subject::ranks, 4, 3}, "(ranks: 4 here, 3 at the peer)");
+    ends_with({errc::wrong_peer, subject::secret, 0}, "(it does not know the job's secret)");
+    ends_with({errc::peer_lost, subject::rank, 3}, "(rank 3)");
+    ends_with({errc::timeout, subject::rank, 3, 1}, "(rank 3)");
+    ends_with({errc::timeout, subject::rank, 3, 5}, "(rank 3 and 4 more)");
+    CHECK(vccl::describe({errc::no_memory, subject::shared_memory, 66, 64}).find("(66 MiB of /dev/shm wanted, 64 MiB free; ") !=
+          std::string::npos);
     ends_with({errc::policy_mismatch, subject::link, 0, 1}, "(link layer: InfiniBand here, Ethernet at the peer)");
     ends_with({errc::rail_mismatch, subject::rail, 3, 9}, "(rail: 3 here, 9 at the peer)");
     ends_with({errc::wrong_peer, subject::role, 1, 1}, "(role: sender here, sender at the peer)");

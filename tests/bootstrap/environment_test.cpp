@@ -91,8 +91,40 @@ TEST_CASE("What makes no sense is refused with what to do") {
     refuse({{"RANK", "x"}, {"WORLD_SIZE", "8"}}, errc::parse_error, "RANK");
     refuse({{"RANK", "0"}}, errc::parse_error, "WORLD_SIZE");
     refuse({{"RANK", "-1"}, {"WORLD_SIZE", "8"}}, errc::parse_error, "RANK");
-    refuse({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}, errc::parse_error, "RANK");
+    refuse({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}, errc::parse_error, "WORLD_SIZE");
     refuse({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"VCCL_PORT", "70000"}}, errc::parse_error, "VCCL_PORT");
+}
+
+TEST_CASE("What is out of range or no number is refused with the variable's name and value") {
+    const variables torchrun{{"RANK", "1"},        {"WORLD_SIZE", "4"},     {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
+                             {"MASTER_ADDR", "h"}, {"MASTER_PORT", "29500"}};
+    const auto changed = [](variables v, const std::string& name, const std::string& value) {
+        v[name] = value;
+        refuse(v, errc::parse_error, name + " must be ");
+        refuse(v, errc::parse_error, "\"" + value + "\"");
+    };
+    for (const char* value : {"", "x", "-1", "1.5", "4", " 1", "99999999999"})
+        for (const char* name : {"RANK", "LOCAL_RANK"}) changed(torchrun, name, value);
+    for (const char* value : {"", "x", "-4", "0", "65537", "4 "}) changed(torchrun, "WORLD_SIZE", value);
+    for (const char* value : {"", "x", "0", "5"}) changed(torchrun, "LOCAL_WORLD_SIZE", value);
+    for (const char* value : {"", "x", "-1", "0", "65535", "70000", "29500a"}) changed(torchrun, "MASTER_PORT", value);
+    for (const char* value : {"", "x", "0", "65536"}) changed(torchrun, "VCCL_PORT", value);
+    for (const char* value : {"", "host", ":1", "host:", "host:0", "host:65536", "host:x"}) changed(torchrun, "VCCL_ROOT", value);
+    variables v = torchrun;
+    v["MASTER_ADDR"] = "";
+    refuse(v, errc::parse_error, "MASTER_ADDR must name a host");
+
+    const variables slurm{{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "2"}, {"SLURM_LOCALID", "1"}, {"SLURM_JOB_NODELIST", "a"}};
+    for (const char* value : {"x", "2"})
+        for (const char* name : {"SLURM_PROCID", "SLURM_LOCALID"}) changed(slurm, name, value);
+    changed(slurm, "SLURM_NTASKS", "many");
+    v = slurm;
+    v["SLURM_STEP_NODELIST"] = "";
+    refuse(v, errc::parse_error, "SLURM_STEP_NODELIST must name a host");
+    changed({{"VCCL_RANKS", "2"}}, "VCCL_RANK", "two");
+    changed({{"OMPI_COMM_WORLD_SIZE", "2"}}, "OMPI_COMM_WORLD_RANK", "two");
+    changed({{"PMI_SIZE", "2"}}, "PMI_RANK", "two");
+    refuse({{"VCCL_RANKS", "2"}}, errc::parse_error, "VCCL_RANK must be");
 }
 
 TEST_CASE("Two jobs of one secret do not know each other, if anything names them") {
@@ -124,5 +156,6 @@ TEST_CASE("The secret is asked for, and not taken if it is short") {
     CHECK(read_job_secret([](const char*) -> const char* { return nullptr; }, why).error().code == errc::not_found);
     CHECK(why.find("openssl rand") != std::string::npos);
     CHECK(read_job_secret([](const char*) -> const char* { return "short"; }, why).error().code == errc::invalid_argument);
+    CHECK(why == "VCCL_SECRET must have at least 16 characters; it has 5");
     CHECK(read_job_secret([](const char*) -> const char* { return "0123456789abcdef"; }, why));
 }

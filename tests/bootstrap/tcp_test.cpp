@@ -2,10 +2,11 @@
 /// The TCP bootstrap over loopback: ranks as threads, and strangers of all kinds among them. Every wait has a limit; no test
 /// depends on how fast anything is.
 
-#include <vccl/bootstrap/tcp.hpp>
+#include <vccl/bootstrap/tcp_text.hpp>
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <functional>
 #include <string>
 #include <thread>
@@ -182,7 +183,7 @@ TEST_CASE("Without the secret nobody gets in, and a root without it gets no rank
     attend(j.lead());
     others.join();
     CHECK(stranger_why.code == errc::wrong_peer);
-    CHECK(stranger_why.detail == 0);
+    CHECK(stranger_why.about == subject::secret);
 }
 
 TEST_CASE("A proof that was heard is of no use to who says it again") {
@@ -232,8 +233,8 @@ TEST_CASE("A rank of another size of job, and one that is there already, are tol
     attend(j.lead());
     others.join();
     CHECK(wrong_size.code == errc::wrong_peer);
-    CHECK(wrong_size.detail == 4);
-    CHECK(twice.code == errc::already_exists);
+    CHECK(wrong_size == status{errc::wrong_peer, subject::ranks, 4, 3});
+    CHECK(twice == status{errc::already_exists, subject::rank, 1});
 }
 
 TEST_CASE("A rank that leaves before all are there may come back") {
@@ -269,10 +270,8 @@ TEST_CASE("Ranks that do not come are named when the time is over, at the root a
     std::thread root([&] { why = j.lead(1_s).error(); });
     root.join();
     one.join();
-    CHECK(why.code == errc::timeout);
-    CHECK(why.detail == 2);
-    CHECK(why.extra == 2);
-    CHECK(waiting.code == errc::timeout);
+    CHECK(why == status{errc::timeout, subject::rank, 2, 2});
+    CHECK(waiting == why);
     CHECK(tcp_bootstrap::join(job(2).place(1), good, 0_ns).error().code == errc::timeout);
 }
 
@@ -282,8 +281,7 @@ TEST_CASE("A rank that dies in the middle of an exchange ends it for all, by nam
         CHECK(b.barrier(limit));
         if (b.rank() == 2) return;  // gone, with its connection
         const status s = b.exchange({{0, 1, bytes_of("hello")}}, limit).error();
-        CHECK(s.code == errc::peer_lost);
-        CHECK(s.detail == 2);
+        CHECK(s == status{errc::peer_lost, subject::rank, 2});
         CHECK(b.barrier(limit).code == errc::peer_lost);
     });
 }
@@ -379,8 +377,82 @@ TEST_CASE("Secrets are texts of some length; addresses are host and port") {
     CHECK(bootstrap_listener::open("nowhere").error().code == errc::invalid_argument);
     CHECK(bootstrap_listener::open("host.invalid:1").error().code == errc::not_found);
     CHECK(bootstrap_listener::open("127.0.0.1:port").error().code == errc::invalid_argument);
-    job_place p;
-    p.rank = 3;
-    p.ranks = 3;
-    CHECK(tcp_bootstrap::join(p, good, limit).error().code == errc::invalid_argument);
+}
+
+namespace {
+
+/// How the rank that calls itself so is told that it cannot join.
+std::string refusal_of(const job_place& p, const job_secret& secret, nanoseconds timeout = limit) {
+    const auto b = tcp_bootstrap::join(p, secret, timeout);
+    CHECK_FALSE(b);
+    return b ? "" : describe_join_fault(b.error(), p);
+}
+void check_says(const std::string& text, std::initializer_list<std::string> words) {
+    for (const std::string& w : words) CHECK_MESSAGE(text.find(w) != std::string::npos, text, " lacks ", w);
+}
+
+}  // namespace
+
+TEST_CASE("Who cannot join is told what happened, where, and what to do") {
+    job j(3);
+    const job_place root = j.place(0);
+    const job_place p = j.place(1);
+    job_place unknown = p, nowhere = p, none = p, many = p, wide = p;
+    check_says(refusal_of(root, good), {"rank 0 cannot join", root.root, "Address already in use", "VCCL_PORT"});
+    for (const char* text : {"host:", ":1", "host:1x", "127.0.0.1:65536", "localhost:65536"}) {
+        nowhere.root = text;
+        check_says(refusal_of(nowhere, good), {"HOST:PORT"});
+    }
+    nowhere.root = "nowhere";
+    check_says(refusal_of(nowhere, good), {"rank 1 cannot join", "\"nowhere\"", "HOST:PORT", "VCCL_ROOT"});
+    unknown.root = "host.invalid:1";
+    check_says(refusal_of(unknown, good), {"host.invalid:1", "does not know that name", "VCCL_ROOT"});
+    none.rank = none.ranks;
+    check_says(refusal_of(none, good), {"rank 3 cannot join", "only 3"});
+    many.ranks = most_bootstrap_ranks + 1;
+    check_says(refusal_of(many, good), {"1 to 65536 ranks, not 65537"});
+    std::string wrong_secret, twice, wrong_size;
+    std::thread others([&] {
+        wrong_secret = refusal_of(p, secret_of("the secret of another job"));
+        wide.ranks = 4;
+        wrong_size = refusal_of(wide, good);
+        auto one = tcp_bootstrap::join(p, good, limit);
+        twice = refusal_of(p, good);
+        std::thread two([&] { attend(tcp_bootstrap::join(j.place(2), good, limit)); });
+        attend(std::move(one));
+        two.join();
+    });
+    attend(j.lead());
+    others.join();
+    check_says(wrong_secret, {"rank 1 cannot join", p.root, "does not know this job's secret", "VCCL_SECRET"});
+    check_says(wrong_size, {"there are 4 ranks, rank 0 that there are 3"});
+    check_says(twice, {"another process is rank 1 already"});
+    // The port is free again.
+    check_says(refusal_of(p, good, 0_ns), {p.root, "rank 0 did not answer in time", "Does it run"});
+    check_says(refusal_of(root, good, 0_ns), {"rank 1 and 1 more did not come in time", "this secret"});
+}
+
+TEST_CASE("A port that talks, but is no rank 0, is known by its answer") {
+    const auto listener = detail::listen_at(*detail::resolve_address("127.0.0.1:0"));
+    REQUIRE(listener);
+    const std::string root(detail::own_address(listener->get()).view());
+    std::thread other([&] {
+        pollfd p{listener->get(), POLLIN, 0};
+        REQUIRE(::poll(&p, 1, 20'000) == 1);
+        bootstrap_stream caller(detail::socket_fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC)));
+        caller.put(std::array<char, sizeof(bootstrap_challenge)>{"SSH-2.0-OpenSSH_9.2p1"});
+        CHECK(caller.pump(0));
+        CHECK(hung_up(caller));
+    });
+    check_says(refusal_of({.rank = 1, .ranks = 2, .root = root}, good), {root, "is no rank 0 of a job", "VCCL_PORT"});
+    other.join();
+}
+
+TEST_CASE("Who cannot exchange is told whose fault it is") {
+    check_says(describe_exchange_fault({errc::peer_lost, subject::rank, 5}), {"rank 5 is gone"});
+    check_says(describe_exchange_fault({errc::timeout, subject::rank, 5}), {"rank 5 did not come"});
+    check_says(describe_exchange_fault(errc::timeout), {"a rank did not come"});
+    check_says(describe_exchange_fault({errc::invalid_argument, subject::rank, 9}), {"rank 9", "does not have"});
+    check_says(describe_exchange_fault({errc::too_large, subject::rank, 2}), {"rank 2", "frame_bytes"});
+    check_says(describe_exchange_fault(errc::io_error), {"MPI"});
 }

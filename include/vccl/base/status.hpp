@@ -27,7 +27,7 @@ enum class errc : std::uint8_t {
     // What the peer sent.
     bad_blob,            ///< a connection blob that is truncated, damaged or not one at all
     version_mismatch,    ///< the peer speaks another wire version
-    wrong_peer,          ///< the blob is of another channel, session or role
+    wrong_peer,          ///< the other end is of another channel, session, role or job
     policy_mismatch,     ///< the ends were built with different QP counts, lanes or limits
     rail_mismatch,       ///< a lane's two ports are cabled to different rails
     protocol_violation,  ///< the peer lied about sizes, epochs, lanes or keys
@@ -80,6 +80,9 @@ enum class subject : std::uint8_t {
     memlock,         ///< `extra`: the limit that stood in the way, in KiB
     bytes,           ///< `detail`: the most allowed; `extra`: what was asked for, 2^32 - 1 for that or more
     suspended,       ///< no lane is up at present
+    shared_memory,   ///< `detail`: MiB of /dev/shm that are wanted; `extra`: MiB that are free
+    secret,          ///< who answers does not know the job's secret
+    rank,            ///< `detail`: the rank that is to blame; `extra`: where ranks are missing, how many
     // Which kind of thing is missing. `detail`: its index in the topology; `unnamed_index` where a name was looked for.
     host,
     nic,
@@ -95,6 +98,7 @@ enum class subject : std::uint8_t {
     qps,             ///< of a lane
     lanes,
     stripes,         ///< of a channel
+    ranks,           ///< of a job
     slice,           ///< bytes of a staged message that travel together
     link,            ///< `link_layer` of a lane's port
     rail,            ///< of a lane's port

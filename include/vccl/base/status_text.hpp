@@ -25,7 +25,8 @@ constexpr std::string_view text(errc c) noexcept {
         case errc::already_connected: return "the endpoint is connected already; make a new one for another peer";
         case errc::bad_blob: return "the connection blob is damaged or not one; exchange whole blobs, unchanged";
         case errc::version_mismatch: return "the peer speaks another wire version; build both ends from one version";
-        case errc::wrong_peer: return "the blob is of another channel, session or role; check what was exchanged with whom";
+        case errc::wrong_peer:
+            return "the other end is of another channel, session, role or job; check what was exchanged with whom";
         case errc::policy_mismatch: return "the ends differ in QP count, lanes or limits; give both the same policies";
         case errc::rail_mismatch:
             return "a lane's two ports are on different rails; choose ports so that lane i is on one rail at both ends";
@@ -111,6 +112,11 @@ inline std::string numbers_text(const status& s) {
         case subject::bytes:
             return " (bytes: " + second + (s.extra == ~0u ? " or more" : "") + " asked for, " + first + " at most)";
         case subject::suspended: return " (no lane is up at present)";
+        case subject::shared_memory:
+            return " (" + first + " MiB of /dev/shm wanted, " + second +
+                   " MiB free; remove files there or enlarge it: mount -o remount,size=SIZE /dev/shm, or docker run --shm-size)";
+        case subject::secret: return " (it does not know the job's secret)";
+        case subject::rank: return " (rank " + first + (s.extra > 1 ? " and " + std::to_string(s.extra - 1) + " more" : "") + ")";
         case subject::host: return missing("host");
         case subject::nic: return missing("NIC");
         case subject::port: return missing("port");
@@ -124,6 +130,7 @@ inline std::string numbers_text(const status& s) {
         case subject::qps: return both("QPs a lane");
         case subject::lanes: return both("lanes");
         case subject::stripes: return both("stripes");
+        case subject::ranks: return both("ranks");
         case subject::slice: return both("bytes a slice");
         case subject::link: return both("link layer");
         case subject::rail: return both("rail");

@@ -23,7 +23,8 @@ inline result<resolved_address> resolve_address(std::string_view text) {
     const auto colon = text.rfind(':');
     if (colon == std::string_view::npos || colon == 0 || colon + 1 == text.size()) return errc::invalid_argument;
     const std::string host(text.substr(0, colon)), port(text.substr(colon + 1));
-    if (port.find_first_not_of("0123456789") != std::string::npos) return errc::invalid_argument;
+    if (port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos || std::stoul(port) > 65535)
+        return errc::invalid_argument;
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV;
@@ -41,7 +42,9 @@ inline std::string host_part(const oob_address& a) {
     return text.substr(0, text.rfind(':'));
 }
 
-inline status last_socket_error() noexcept { return status{errc::system, static_cast<std::uint32_t>(errno)}; }
+/// `code` with errno, which may be 0.
+inline status with_errno(errc code) noexcept { return status{code, subject::system_error, static_cast<std::uint32_t>(errno)}; }
+inline status last_socket_error() noexcept { return with_errno(errc::system); }
 
 /// A listening socket. A name is not bound to: on many hosts their own name leads to a loopback address.
 inline result<socket_fd> listen_at(const resolved_address& at) noexcept {

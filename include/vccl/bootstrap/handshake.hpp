@@ -23,7 +23,7 @@ struct bootstrap_nonce {
 /// Integers are little endian, as on every machine that the library knows.
 struct bootstrap_hello {
     static constexpr std::uint32_t magic_value = 0x62636376 + 1;
-    static constexpr std::uint32_t current_version = 1;
+    static constexpr std::uint32_t current_version = 2;
     std::uint32_t magic{magic_value}, version{current_version}, rank{}, ranks{};
     bootstrap_nonce nonce;
 };
@@ -49,13 +49,19 @@ inline message_code handshake_code(const job_secret& secret, handshake_role role
     return hmac_sha256(secret.bytes, text);
 }
 
-/// Returns: whether it is a hello of this version and of a job of this size: version_mismatch (detail: the peer's), bad_blob,
-/// wrong_peer (detail: the peer's number of ranks, or its rank).
+namespace detail {
+inline status version_fault(std::uint32_t own, std::uint32_t peers) noexcept {
+    return status{errc::version_mismatch, subject::wire_version, own, peers};
+}
+}  // namespace detail
+
+/// Returns: whether it is a hello of this version and of a job of this size; what is wrong, for the caller's ears: version_mismatch
+/// (`subject::wire_version`), bad_blob, wrong_peer (`subject::ranks` where the numbers differ, else `subject::rank`).
 inline status check_hello(const bootstrap_hello& h, std::uint32_t ranks) noexcept {
     if (h.magic != bootstrap_hello::magic_value) return errc::bad_blob;
-    if (h.version != bootstrap_hello::current_version) return status{errc::version_mismatch, h.version};
-    if (h.ranks != ranks) return status{errc::wrong_peer, h.ranks};
-    if (h.rank == 0 || h.rank >= ranks) return status{errc::wrong_peer, h.rank};
+    if (h.version != bootstrap_hello::current_version) return detail::version_fault(h.version, bootstrap_hello::current_version);
+    if (h.ranks != ranks) return status{errc::wrong_peer, subject::ranks, h.ranks, ranks};
+    if (h.rank == 0 || h.rank >= ranks) return status{errc::wrong_peer, subject::rank, h.rank};
     return {};
 }
 

@@ -37,7 +37,7 @@ public:
         const nanoseconds deadline = steady_clock{}.now() + timeout;
         std::vector<std::vector<std::byte>> packed(ranks_);
         for (const parcel& p : parcels) {
-            if (p.peer >= ranks_) return status{errc::invalid_argument, p.peer};
+            if (p.peer >= ranks_) return status{errc::invalid_argument, subject::rank, p.peer};
             pack_parcel(packed[p.peer], rank_, p);
         }
         out_.clear();

@@ -37,17 +37,25 @@ inline status wait_for(pollfd* p, std::size_t n, nanoseconds deadline, const std
     return {};
 }
 
-/// A failure as a frame: which rank, and why.
+/// A failure as a frame: what happened, about what, and the two numbers.
 inline std::vector<std::byte> failure_frame(status s) {
-    std::vector<std::byte> out{static_cast<std::byte>(bootstrap_frame::failure), static_cast<std::byte>(s.code)};
+    std::vector<std::byte> out{static_cast<std::byte>(bootstrap_frame::failure), static_cast<std::byte>(s.code),
+                               static_cast<std::byte>(s.about)};
     put_word(out, s.detail);
+    put_word(out, s.extra);
     return out;
 }
 inline status failure_of(std::span<const std::byte> frame) noexcept {
-    if (frame.size() != 6 || std::to_integer<unsigned>(frame[1]) > static_cast<unsigned>(errc::io_error))
+    if (frame.size() != 11 || frame[1] == std::byte{} ||
+        std::to_integer<unsigned>(frame[1]) > static_cast<unsigned>(errc::io_error) ||
+        std::to_integer<unsigned>(frame[2]) > static_cast<unsigned>(subject::rail))
         return errc::protocol_violation;
-    return status{static_cast<errc>(frame[1]), get_word(frame.subspan(2))};
+    return status{static_cast<errc>(frame[1]), static_cast<subject>(frame[2]), get_word(frame.subspan(3)),
+                  get_word(frame.subspan(7))};
 }
+
+/// An error of which one rank is to blame.
+inline status rank_fault(errc code, std::uint32_t rank) noexcept { return status{code, subject::rank, rank}; }
 
 }  // namespace detail
 
@@ -58,13 +66,12 @@ public:
     bootstrap_root(detail::socket_fd listener, const job_secret& secret, std::uint32_t ranks, const bootstrap_limits& limits)
         : listener_(std::move(listener)), secret_(secret), limits_(limits), members_(ranks) {}
 
-    /// Effects: lets ranks in until all are there. Errors: timeout (`detail`: the first rank that is missing, `extra`: how many).
+    /// Effects: lets ranks in until all are there. Errors: timeout (`subject::rank`: the first that is missing, and how many).
     status admit(nanoseconds deadline) {
         while (missing() != 0) {
             const nanoseconds now = steady_clock{}.now();
             if (now >= deadline) {
-                status late{errc::timeout, first_missing()};
-                late.extra = missing();
+                const status late{errc::timeout, subject::rank, first_missing(), missing()};
                 for (member& m : members_)
                     if (m.line.open()) m.line.put_frame(detail::failure_frame(late));
                 pump_members();
@@ -81,7 +88,7 @@ public:
     }
 
     /// Effects: takes every rank's parcels, `own` being the root's, and gives every rank those for it. Returns: the root's. Errors,
-    /// which all ranks get: timeout, peer_lost, protocol_violation, too_large, wrong_peer, each with the rank in `detail`.
+    /// which all ranks get: timeout, peer_lost, protocol_violation, too_large, wrong_peer, aborted, each with its `subject::rank`.
     result<std::vector<parcel>> exchange(std::vector<parcel> own, nanoseconds deadline) {
         std::vector<std::vector<parcel>> from(members_.size());
         from[0] = std::move(own);
@@ -93,7 +100,7 @@ public:
                 if (!got) return fail(got.error());
                 if (!*got) continue;
                 auto parcels = unpack_parcels(std::span<const std::byte>(**got).subspan(1), ranks());
-                if (!parcels) return fail(status{parcels.error().code, r});
+                if (!parcels) return fail(detail::rank_fault(parcels.error().code, r));
                 from[r] = std::move(*parcels);
                 there[r] = true;
                 --open;
@@ -102,7 +109,7 @@ public:
             if (steady_clock{}.now() >= deadline) {
                 std::uint32_t r = 1;
                 while (there[r]) ++r;
-                return fail(status{errc::timeout, r});
+                return fail(detail::rank_fault(errc::timeout, r));
             }
             if (status s = wait(deadline); !s) return fail(s);
         }
@@ -187,7 +194,7 @@ private:
         if (!(proof->code == handshake_code(secret_, handshake_role::rank_knows, c.hello, c.nonce))) return false;
         c.line.secure(handshake_code(secret_, handshake_role::key, c.hello, c.nonce), true, limits_.frame_bytes);
         status refusal = check_hello(c.hello, ranks());
-        if (refusal && members_[c.hello.rank].line.open()) refusal = status{errc::already_exists, c.hello.rank};
+        if (refusal && members_[c.hello.rank].line.open()) refusal = detail::rank_fault(errc::already_exists, c.hello.rank);
         if (refusal) {
             c.line.put_frame(std::vector<std::byte>{static_cast<std::byte>(bootstrap_frame::welcome)});
             members_[c.hello.rank].line = std::move(c.line);
@@ -213,11 +220,14 @@ private:
         member& m = members_[r];
         if (!m.gone && !m.line.pump(limits_.frame_bytes + bootstrap_stream::head_bytes)) m.gone = true;
         auto frame = m.line.take_frame();
-        if (!frame) return status{frame.error().code, r};
-        if (!*frame) return m.gone ? result<std::optional<std::vector<std::byte>>>(status{errc::peer_lost, r}) : std::move(frame);
-        if ((*frame)->empty()) return status{errc::protocol_violation, r};
-        if ((**frame)[0] == static_cast<std::byte>(bootstrap_frame::failure)) return status{errc::aborted, r};
-        if ((**frame)[0] != static_cast<std::byte>(bootstrap_frame::parcels)) return status{errc::protocol_violation, r};
+        if (!frame) return detail::rank_fault(frame.error().code, r);
+        if (!*frame)
+            return m.gone ? result<std::optional<std::vector<std::byte>>>(detail::rank_fault(errc::peer_lost, r))
+                          : std::move(frame);
+        if ((*frame)->empty()) return detail::rank_fault(errc::protocol_violation, r);
+        if ((**frame)[0] == static_cast<std::byte>(bootstrap_frame::failure)) return detail::rank_fault(errc::aborted, r);
+        if ((**frame)[0] != static_cast<std::byte>(bootstrap_frame::parcels))
+            return detail::rank_fault(errc::protocol_violation, r);
         return frame;
     }
 
@@ -233,17 +243,17 @@ private:
                     pack_parcel(to[p.peer], r, p);
             }
         for (std::uint32_t r = 1; r < to.size(); ++r)
-            if (to[r].size() > limits_.frame_bytes) return fail(status{errc::too_large, r});
+            if (to[r].size() > limits_.frame_bytes) return fail(detail::rank_fault(errc::too_large, r));
         for (std::uint32_t r = 1; r < to.size(); ++r) members_[r].line.put_frame(to[r]);
         for (;;) {
-            bool all = true;
+            std::uint32_t slow = 0;
             for (std::uint32_t r = 1; r < members_.size(); ++r) {
                 if (!members_[r].line.has_output()) continue;
-                if (!members_[r].line.pump(0)) return fail(status{errc::peer_lost, r});
-                all &= !members_[r].line.has_output();
+                if (!members_[r].line.pump(0)) return fail(detail::rank_fault(errc::peer_lost, r));
+                if (members_[r].line.has_output()) slow = r;
             }
-            if (all) return own;
-            if (steady_clock{}.now() >= deadline) return fail(errc::timeout);
+            if (slow == 0) return own;
+            if (steady_clock{}.now() >= deadline) return fail(detail::rank_fault(errc::timeout, slow));
             if (status s = wait(deadline); !s) return fail(s);
         }
     }

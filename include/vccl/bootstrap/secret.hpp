@@ -10,6 +10,7 @@
 #include <openssl/sha.h>
 #include <sys/random.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -34,7 +35,8 @@ struct job_secret {
     /// A new one; carry it to the other ranks by a way that you trust.
     static result<job_secret> random() noexcept {
         job_secret s;
-        if (::getrandom(s.bytes, sizeof s.bytes, 0) != static_cast<ssize_t>(sizeof s.bytes)) return errc::system;
+        if (::getrandom(s.bytes, sizeof s.bytes, 0) != static_cast<ssize_t>(sizeof s.bytes))
+            return status{errc::system, subject::system_error, static_cast<std::uint32_t>(errno)};
         return s;
     }
 };

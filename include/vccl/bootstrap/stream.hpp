@@ -5,6 +5,7 @@
 /// One thread.
 
 #include <vccl/base/time.hpp>
+#include <vccl/bootstrap/address.hpp>
 #include <vccl/bootstrap/secret.hpp>
 #include <vccl/host/tcp_oob.hpp>
 
@@ -78,14 +79,14 @@ public:
     }
 
     /// Effects: sends and receives what the socket takes and has, at most `most` unread bytes. Returns: peer_lost when it is
-    /// closed or broken (what came before can still be taken).
+    /// closed or broken (`subject::system_error` with the reason); what came before can still be taken.
     status pump(std::size_t most) noexcept {
         while (has_output()) {
             const ssize_t n = ::send(fd_.get(), out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
             if (n < 0) {
                 if (errno == EAGAIN || errno == EWOULDBLOCK) break;
                 if (errno == EINTR) continue;
-                return errc::peer_lost;
+                return detail::with_errno(errc::peer_lost);
             }
             sent_ += static_cast<std::size_t>(n);
         }
@@ -99,7 +100,7 @@ public:
             const ssize_t n = ::recv(fd_.get(), buffer, room, 0);
             if (n < 0) {
                 if (errno == EINTR) continue;
-                return errno == EAGAIN || errno == EWOULDBLOCK ? status{} : status{errc::peer_lost};
+                return errno == EAGAIN || errno == EWOULDBLOCK ? status{} : detail::with_errno(errc::peer_lost);
             }
             if (n == 0) return errc::peer_lost;
             in_.insert(in_.end(), buffer, buffer + n);

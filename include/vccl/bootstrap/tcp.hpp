@@ -5,26 +5,17 @@
 /// of queue pairs, as on the fabric itself. Set-up thread; nothing runs between calls. Link OpenSSL (libcrypto).
 
 #include <vccl/base/owned.hpp>
+#include <vccl/bootstrap/place.hpp>
 #include <vccl/bootstrap/root.hpp>
 
 #include <string>
 
 namespace vccl::inline v0 {
 
-/// Who one is, and where rank 0 is found.
-struct job_place {
-    /// From 0; the same `ranks` and `root` at all of them.
-    /// @{
-    std::uint32_t rank{}, ranks{1};
-    std::uint32_t local_rank{}, local_ranks{1};  ///< among those of this host
-    /// @}
-    std::string root;                            ///< "host:port"; names are resolved
-};
-
 /// Where rank 0 will listen, opened before anybody is told: its port may be chosen by the system.
 class bootstrap_listener {
 public:
-    /// `where`: "host:port", port 0 for any. Errors: invalid_argument, not_found, system (errno in `detail`).
+    /// `where`: "host:port", port 0 for any. Errors: invalid_argument, not_found, system (`subject::system_error`).
     static result<bootstrap_listener> open(std::string_view where) {
         auto at = detail::resolve_address(where);
         if (!at) return at.error();
@@ -44,14 +35,15 @@ private:
 /// Made once a job and rank; ends are then connected by exchanges of their blobs.
 class tcp_bootstrap {
 public:
-    /// Effects: rank 0 listens at `place.root` until all ranks are there; the others call there until it answers. Errors:
-    /// invalid_argument, not_found (the root's name), system, timeout (rank 0: `detail` the first missing rank, `extra` how many),
-    /// wrong_peer (`detail` 0: who answers does not know the secret; else as check_hello), version_mismatch, already_exists
-    /// (this rank is there already).
+    /// Effects: rank 0 listens at `place.root` until all ranks are there; the others call there until it answers. Errors, which
+    /// describe_join_fault (bootstrap/tcp_text.hpp) says in a sentence: invalid_argument, not_found (the root's name), system
+    /// (`subject::system_error`), timeout (rank 0: `subject::rank`, the first missing one and how many; the others: the
+    /// `subject::system_error` of their last call, if it had one), wrong_peer (`subject::secret`: who answers does not know it; else
+    /// as check_hello), bad_blob (who answers is no rank 0), version_mismatch, already_exists (this rank is there already).
     static result<tcp_bootstrap> join(const job_place& place, const job_secret& secret, nanoseconds timeout,
                                       const bootstrap_limits& limits = {}) {
         const nanoseconds deadline = steady_clock{}.now() + timeout;
-        if (place.ranks == 0 || place.rank >= place.ranks) return errc::invalid_argument;
+        if (place.ranks > most_bootstrap_ranks || place.rank >= place.ranks) return errc::invalid_argument;
         if (place.ranks == 1) return result<tcp_bootstrap>(tcp_bootstrap(place));
         if (place.rank != 0) return call(place, secret, deadline, limits);
         auto listener = bootstrap_listener::open(place.root);
@@ -61,7 +53,7 @@ public:
     /// The same for rank 0 with a listener of its own.
     static result<tcp_bootstrap> join(const job_place& place, bootstrap_listener listener, const job_secret& secret,
                                       nanoseconds timeout, const bootstrap_limits& limits = {}) {
-        if (place.rank != 0 || place.ranks == 0) return errc::invalid_argument;
+        if (place.rank != 0 || place.ranks == 0 || place.ranks > most_bootstrap_ranks) return errc::invalid_argument;
         return admit(place, std::move(listener), secret, steady_clock{}.now() + timeout, limits);
     }
 
@@ -75,11 +67,14 @@ public:
     const std::string& own_host() const noexcept { return own_host_; }
 
     /// Effects: see parcel_exchange. An error is final, and all ranks get one. Errors: timeout, peer_lost, aborted,
-    /// protocol_violation, too_large, each with a rank in `detail` if one is to blame; invalid_argument (a parcel to nobody).
+    /// protocol_violation, too_large, wrong_peer, each with `subject::rank` if one is to blame; invalid_argument (a parcel to nobody).
+    /// describe_exchange_fault says them in a sentence.
     result<std::vector<parcel>> exchange(std::vector<parcel> parcels, nanoseconds timeout) {
         if (!why_) return why_;
-        for (const parcel& p : parcels)
-            if (p.peer >= place_.ranks || p.bytes.size() > ~std::uint32_t{0}) return errc::invalid_argument;
+        for (const parcel& p : parcels) {
+            if (p.peer >= place_.ranks) return detail::rank_fault(errc::invalid_argument, p.peer);
+            if (p.bytes.size() > ~std::uint32_t{0}) return detail::rank_fault(errc::too_large, place_.rank);
+        }
         if (place_.ranks == 1) return parcels;
         const nanoseconds deadline = steady_clock{}.now() + timeout;
         auto got = root_ ? root_->exchange(std::move(parcels), deadline) : by_root(parcels, deadline);
@@ -119,7 +114,7 @@ private:
             if (s) return b;
             const bool again = s.code == errc::peer_lost;
             if (!again) return s;
-            if (steady_clock{}.now() >= deadline) return errc::timeout;
+            if (steady_clock{}.now() >= deadline) return status{errc::timeout, s.about, s.detail};
             ::poll(nullptr, 0, 20);
         }
     }
@@ -127,7 +122,7 @@ private:
         detail::socket_fd fd{::socket(root.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
         if (!fd) return detail::last_socket_error();
         if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&root.storage), root.length) != 0 && errno != EINPROGRESS)
-            return errc::peer_lost;
+            return detail::with_errno(errc::peer_lost);
         // While nobody listens, a socket that was given that very port can reach itself, and would keep it from the root.
         if (detail::own_address(fd.get()).view() == detail::format_address(root.storage).view()) return errc::peer_lost;
         line_ = bootstrap_stream(std::move(fd));
@@ -144,9 +139,10 @@ private:
             !s)
             return s;
         if (challenge->magic != bootstrap_hello::magic_value) return errc::bad_blob;
-        if (challenge->version != bootstrap_hello::current_version) return status{errc::version_mismatch, challenge->version};
+        if (challenge->version != bootstrap_hello::current_version)
+            return detail::version_fault(bootstrap_hello::current_version, challenge->version);
         if (!(challenge->code == handshake_code(secret, handshake_role::root_knows, hello, challenge->nonce)))
-            return errc::wrong_peer;
+            return status{errc::wrong_peer, subject::secret, 0};
         line_.put(bootstrap_proof{handshake_code(secret, handshake_role::rank_knows, hello, challenge->nonce)});
         line_.secure(handshake_code(secret, handshake_role::key, hello, challenge->nonce), false, limits_.frame_bytes);
         auto welcome = frame(deadline);
@@ -164,13 +160,14 @@ private:
         if (out.size() > limits_.frame_bytes) {
             line_.put_frame(detail::failure_frame(errc::too_large));
             (void)line_.pump(0);
-            return status{errc::too_large, place_.rank};
+            return detail::rank_fault(errc::too_large, place_.rank);
         }
         line_.put_frame(out);
         auto got = frame(deadline);
-        if (!got) return got.error().code == errc::peer_lost ? status{errc::peer_lost, 0} : got.error();
+        if (!got) return got.error().code == errc::system ? got.error() : detail::rank_fault(got.error().code, 0);
         if (!got->empty() && (*got)[0] == static_cast<std::byte>(bootstrap_frame::failure)) return detail::failure_of(*got);
-        if (got->empty() || (*got)[0] != static_cast<std::byte>(bootstrap_frame::parcels)) return errc::protocol_violation;
+        if (got->empty() || (*got)[0] != static_cast<std::byte>(bootstrap_frame::parcels))
+            return detail::rank_fault(errc::protocol_violation, 0);
         return unpack_parcels(std::span<const std::byte>(*got).subspan(1), place_.ranks);
     }
 

@@ -3,8 +3,11 @@
 /// `communicator`: the collectives of one rank, over ends that somebody else connected. One operation at a time: a call
 /// begins it and returns at once, progress() moves it, done() and wait() end it. Owner thread only.
 ///
-/// All ranks begin the same operations in the same order with the same counts, types, ring_limits and rings. Until an
-/// operation has ended, its buffers belong to it; after a failure, until the ends are destroyed. A failure is final, and
+/// All ranks begin the same operations in the same order with the same counts, types, ring_limits and rings. That is the caller's
+/// duty: a difference in bytes is noticed (policy_mismatch), but a chunk does not say of which operation and type it is, which every
+/// chunk would have to pay for. Sum here and max there, or int32 here and float32 there, give wrong elements and no error.
+///
+/// Until an operation has ended, its buffers belong to it; after a failure, until the ends are destroyed. A failure is final, and
 /// is passed on to all peers: the ends are aborted.
 
 #include <vccl/base/clock.hpp>

@@ -124,7 +124,7 @@ public:
         if (answers.size() != receivers_.size()) return errc::wrong_peer;
         for (const parcel& p : answers) {
             Rx* const e = find(receivers_, {p.tag, p.peer});
-            if (!e) return status{errc::wrong_peer, p.peer};
+            if (!e) return status{errc::wrong_peer, subject::rank, p.peer};
             if (status s = e->begin_connect(p.bytes); !s) return s;
         }
         return {};
@@ -144,7 +144,7 @@ public:
     }
 
     /// Effects: all of it over an exchange. Errors: as the above, as the exchange; timeout with the first peer that is not
-    /// connected in `detail`.
+    /// connected (`subject::rank`).
     template <parcel_exchange X>
     status connect(X& exchange, nanoseconds timeout) {
         const nanoseconds deadline = clock_.now() + timeout;
@@ -163,9 +163,9 @@ public:
         const status s = drive(deadline, connected);
         if (s.code != errc::timeout) return s;
         for (const auto& e : senders_)
-            if (!tx_end::use(*e.end, connected)) return status{errc::timeout, e.link.peer};
+            if (!tx_end::use(*e.end, connected)) return status{errc::timeout, subject::rank, e.link.peer};
         for (const auto& e : receivers_)
-            if (!rx_end::use(*e.end, connected)) return status{errc::timeout, e.link.peer};
+            if (!rx_end::use(*e.end, connected)) return status{errc::timeout, subject::rank, e.link.peer};
         return s;
     }
 
@@ -337,7 +337,7 @@ private:
     }
 
     status send_to(mesh_link l, std::span<const std::byte> offer, std::vector<parcel>& out) {
-        if (!expected(l) || find(senders_, l)) return status{errc::wrong_peer, l.peer};
+        if (!expected(l) || find(senders_, l)) return status{errc::wrong_peer, subject::rank, l.peer};
         if (offer.size() < 2) return errc::bad_blob;
         const auto blob = offer.first(offer.size() - 2), rail = offer.last(2);
         const auto port =
