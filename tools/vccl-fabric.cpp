@@ -40,8 +40,14 @@ constexpr const char* words = R"(Fault commands (TARGET: a port such as A.nic0.p
   no-event TARGET                  port events are lost;  twice TARGET: PORT_ACTIVE comes twice
   gid-change TARGET                the port gets another address
   on-down TARGET retry|op-error|flush|silent   what outstanding work sees when the port goes down
-  clear TARGET                     all faults but the links)";
+  clear TARGET                     all faults but the links
 
+Exit status: 0 done, 1 not (no such fabric, no such target, …), 2 a wrong command line.)";
+
+int wrong_command(const std::string& what) {
+    std::fprintf(stderr, "vccl-fabric: %s; see vccl-fabric --help\n", what.c_str());
+    return 2;
+}
 int complain(const std::string& what) {
     std::fprintf(stderr, "vccl-fabric: %s\n", what.c_str());
     return 1;
@@ -100,7 +106,7 @@ int run(const std::string& wanted, const std::vector<std::string>& command, doub
     }
 
     if (command[0] == "status" || command[0] == "watch") {
-        if (command.size() != 1) return complain("'" + command[0] + "' takes no further words");
+        if (command.size() != 1) return wrong_command("'" + command[0] + "' takes no further words");
         if (command[0] == "status")
             std::fputs(vccl_fabric::status_text(fabric->status()).c_str(), stdout);
         else
@@ -109,8 +115,10 @@ int run(const std::string& wanted, const std::vector<std::string>& command, doub
     }
     std::string line;
     for (const auto& w : command) line.append(line.empty() ? "" : " ").append(w);
-    if (const status s = fabric->command(line); !s)
-        return complain(verbs::describe_command_fault(s, line, fabric->shape()) + "; see vccl-fabric --help");
+    if (const status s = fabric->command(line); !s) {
+        const std::string why = verbs::describe_command_fault(s, line, fabric->shape());
+        return s.code == errc::parse_error ? wrong_command(why) : complain(why);
+    }
     while (fabric->next_event_at() < nanoseconds::never()) pause_for(1_ms);  // a flap takes its time
     return 0;
 }
@@ -130,7 +138,9 @@ int main(int argc, char** argv) {
     app.add_flag_callback(
         "--once", [&] { count = 1; }, "watch: one look, \"interval\" after the start");
     app.add_option("command", command, "list, status, watch, or a fault command")->required();
-    CLI11_PARSE(app, argc, argv);
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& e) { return app.exit(e) == 0 ? 0 : 2; }
     const int ended = run(fabric, command, interval, count);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return complain("cannot write to standard output");
     return ended;

@@ -80,8 +80,13 @@ TEST_CASE("the program looks once at a fabric of another process and ends") {
     CHECK(has(said, "A.nic0.p0         0  active"));
     CHECK_FALSE(has(said, "\x1b"));
     CHECK(has(run("status").second, "B.nic0.p1         1  down"));
-    CHECK_NE(run("watch now").first, 0);
-    CHECK_NE(run("watch --interval 0").first, 0);
+    const auto ends_with = [&](const std::string& words) { return WEXITSTATUS(run(words).first); };
+    for (const char* wrong : {"", "watch now", "watch --interval 0", "watch --count x", "--no-such-option", "status --fabric",
+                              "tickle A", "loss A.nic0.p0 many", "down"})
+        CHECK_MESSAGE(ends_with(wrong) == 2, wrong);
+    CHECK(ends_with("down Z.nic0.p0") == 1);
+    CHECK(ends_with("--help") == 0);
+    CHECK(ends_with("down B.nic0.p0") == 0);
 }
 
 }  // namespace
