@@ -48,12 +48,14 @@ VCCL_DEVICE inline void store_inlined(const fetched_wqe& w, std::uint64_t to, st
         reinterpret_cast<volatile unsigned char*>(to)[i] = inline_byte(w.block[0], w.block[1], i);
 }
 
-/// By one thread. Results of 4 bytes come big-endian, those of 8 bytes in the host's order: what NVSHMEM expects of the NIC.
+/// By one thread. Atomic among the atomics of this NIC, as with verbs' IBV_ATOMIC_HCA: at the scope of its GPU, since those of the
+/// system on host memory need a link that carries them (cudaDevAttrHostNativeAtomicSupported). Results of 4 bytes come
+/// big-endian, those of 8 bytes in the host's order: what NVSHMEM expects of the NIC.
 VCCL_DEVICE inline void carry_out(const fetched_wqe& w, const step& s) noexcept {
     if (s.bytes == 8) {
         auto* const p = reinterpret_cast<unsigned long long*>(s.to);
         unsigned long long old = *reinterpret_cast<volatile unsigned long long*>(p), seen;
-        while ((seen = atomicCAS_system(p, old, apply(w.fields, old))) != old) old = seen;
+        while ((seen = atomicCAS(p, old, apply(w.fields, old))) != old) old = seen;
         std::uint64_t result = old;
         for (unsigned i = 0; i < 8; ++i)
             reinterpret_cast<volatile unsigned char*>(s.from)[i] = static_cast<unsigned char>(result >> (8 * i));
@@ -61,7 +63,7 @@ VCCL_DEVICE inline void carry_out(const fetched_wqe& w, const step& s) noexcept 
     }
     auto* const p = reinterpret_cast<unsigned*>(s.to);
     unsigned old = *reinterpret_cast<volatile unsigned*>(p), seen;
-    while ((seen = atomicCAS_system(p, old, static_cast<unsigned>(apply(w.fields, old)))) != old) old = seen;
+    while ((seen = atomicCAS(p, old, static_cast<unsigned>(apply(w.fields, old)))) != old) old = seen;
     for (unsigned i = 0; i < 4; ++i)
         reinterpret_cast<volatile unsigned char*>(s.from)[i] = static_cast<unsigned char>(old >> (24 - 8 * i));
 }
