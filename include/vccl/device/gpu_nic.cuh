@@ -206,6 +206,7 @@ private:
         VCCL_COLD void renew() noexcept {
             memory.clear();
             on.queue(queue).memory = memory.view();
+            on.next_generation(queue);  // what ran in this place before is not looked at again
             if (receives.view().cq == nullptr) return;
             receives.clear();
             on.set_receives(plain->end(), receives.view());

@@ -148,8 +148,11 @@ public:
             if (qpns_[i] == qpn) return i;
         return errc::not_found;
     }
-    /// Requires: nobody accepts on it yet.
-    void set_receives(unsigned i, const ring& r) noexcept { t_.ends[i].receives = r; }
+    /// Requires: nobody accepts on it yet. Effects: nothing of what had the place before is used any more.
+    void set_receives(unsigned i, const ring& r) noexcept {
+        t_.ends[i].receives = r;
+        ++t_.ends[i].generation;
+    }
     /// Effects: what is sent to the end is taken from now on; its receive queue as new. `rnr_wait` in nanoseconds.
     void accept(unsigned i, std::uint64_t rnr_wait) noexcept {
         t_.ends[i].rnr_wait = rnr_wait;
