@@ -13,14 +13,14 @@ namespace {
 
 using variables = std::map<std::string, std::string>;
 
-result<job_place> read(const variables& v, std::string& why) {
-    return read_job_place(
-        [&](const char* name) -> const char* {
-            const auto at = v.find(name);
-            return at == v.end() ? nullptr : at->second.c_str();
-        },
-        why);
+/// `get` of an environment of these alone.
+auto reader_of(const variables& v) {
+    return [&v](const char* name) -> const char* {
+        const auto at = v.find(name);
+        return at == v.end() ? nullptr : at->second.c_str();
+    };
 }
+result<job_place> read(const variables& v, std::string& why) { return read_job_place(reader_of(v), why); }
 
 void check(const variables& v, std::uint32_t rank, std::uint32_t ranks, std::uint32_t local_rank, std::string_view root) {
     std::string why;
@@ -153,9 +153,10 @@ TEST_CASE("Two jobs of one secret do not know each other, if anything names them
 
 TEST_CASE("The secret is asked for, and not taken if it is short") {
     std::string why;
-    CHECK(read_job_secret([](const char*) -> const char* { return nullptr; }, why).error().code == errc::not_found);
+    const variables none, short_one{{"VCCL_SECRET", "short"}};
+    CHECK(read_job_secret(reader_of(none), why).error().code == errc::not_found);
     CHECK(why.find("openssl rand") != std::string::npos);
-    CHECK(read_job_secret([](const char*) -> const char* { return "short"; }, why).error().code == errc::invalid_argument);
+    CHECK(read_job_secret(reader_of(short_one), why).error().code == errc::invalid_argument);
     CHECK(why == "VCCL_SECRET must have at least 16 characters; it has 5");
     CHECK(read_job_secret([](const char*) -> const char* { return "0123456789abcdef"; }, why));
 }
