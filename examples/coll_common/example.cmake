@@ -1,8 +1,10 @@
-# vccl_coll_example(NAME): the example NAME from NAME.cpp, and a ctest that runs it over ports that die and return.
+# vccl_coll_example(NAME [ROUNDS]): the example NAME from NAME.cpp, and a ctest that runs it over ports that die and return. ROUNDS: it
+# has no sizes.
 include_guard(GLOBAL)
 find_path(CLI11_INCLUDE_DIR CLI/CLI.hpp)
 
 function(vccl_coll_example name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "ROUNDS" "" "")
     if(NOT CLI11_INCLUDE_DIR OR NOT TARGET vccl::bootstrap)
         message(STATUS "vccl: no example ${name} without CLI11 and OpenSSL (Debian: libcli11-dev libssl-dev)")
         return()
@@ -14,8 +16,11 @@ function(vccl_coll_example name)
         target_compile_definitions(example_${name} PRIVATE P2P_HAS_IBV)
     endif()
     if(TARGET vccl_doctest_main)
-        add_test(NAME example_${name} COMMAND example_${name} -b 64 -e 2MiB -f 32 -n 3 --ranks 3 --every --fabric vccl_test_${name}
-            --results ${CMAKE_CURRENT_BINARY_DIR} --fail "at=10% down A.nic0.p0; at=50% up A.nic0.p0; at=60% down B.nic0.p0; at=80% up B.nic0.p0")
+        if(NOT arg_ROUNDS)
+            set(sizes -b 64 -e 2MiB -f 32 --every --results ${CMAKE_CURRENT_BINARY_DIR})
+        endif()
+        add_test(NAME example_${name} COMMAND example_${name} ${sizes} -n 3 --ranks 3 --fabric vccl_test_${name}
+            --fail "at=10% down A.nic0.p0; at=50% up A.nic0.p0; at=60% down B.nic0.p0; at=80% up B.nic0.p0")
         set_tests_properties(example_${name} PROPERTIES LABELS "coll;soft" TIMEOUT 240 PASS_REGULAR_EXPRESSION "RESULT ok op=${name} ranks=3 wrong=0 failovers=[1-9]")
         foreach(label coll soft)
             if(NOT TARGET tests_${label})

@@ -41,7 +41,7 @@ public:
         : o_(o),
           place_(place),
           exchange_(std::move(exchange)),
-          network_(o, place, [this] { barrier(); }),
+          network_(o, place, peers(o, place.ranks, pairs), [this] { barrier(); }),
           context_(network_.verbs(), network_.shape()) {
         mesh_options m;
         const std::string own_host = exchange_.own_host() + ":0";
@@ -68,7 +68,7 @@ public:
 
     void connect() {
         if (const status s = mesh_->connect(exchange_, seconds(o_.patience)); !s)
-            throw failure(s.code == errc::timeout ? "cannot connect to rank " + std::to_string(s.detail) : "cannot connect", s);
+            throw user_error("cannot connect: " + describe_exchange_fault(s));
         exchange_.while_waiting([this] { mesh_->progress(); });
     }
     /// Effects: rank 0, whose script it is, refuses commands that could not be carried out.
@@ -77,7 +77,7 @@ public:
             if (rank() == 0) network_.check(step.command);
     }
     void barrier() {
-        if (const status s = exchange_.barrier(seconds(o_.patience)); !s) throw failure("a rank did not come along", s);
+        if (const status s = exchange_.barrier(seconds(o_.patience)); !s) throw user_error(describe_exchange_fault(s));
     }
     /// Everybody's words at rank 0; nothing elsewhere.
     template <class Words>
@@ -85,7 +85,7 @@ public:
         std::vector<std::byte> bytes(sizeof own);
         std::memcpy(bytes.data(), &own, sizeof own);
         auto got = exchange_.exchange({{0, 0, std::move(bytes)}}, seconds(o_.patience));
-        if (!got) throw failure("a rank did not come along", got.error());
+        if (!got) throw user_error(describe_exchange_fault(got.error()));
         std::vector<Words> all;
         for (const parcel& p : *got) {
             if (p.bytes.size() != sizeof own) throw user_error("a rank speaks another version");
@@ -96,6 +96,10 @@ public:
     }
 
 private:
+    static std::uint32_t peers(const options& o, std::uint32_t ranks, bool pairs) noexcept {
+        return pairs || 2 * o.rings > ranks - 1 ? ranks - 1 : 2 * o.rings;
+    }
+
     const options& o_;
     job_place place_;
     tcp_bootstrap exchange_;
@@ -107,6 +111,16 @@ private:
 };
 
 using rank_body = std::function<int(const job_place&, tcp_bootstrap)>;
+
+/// Joins the job with `join()`, then works in it. Returns: the exit status. Throws user_error, which names the rank.
+template <class Join>
+int live(const job_place& place, const rank_body& body, Join&& join) {
+    auto b = join();
+    if (!b) throw user_error(describe_join_fault(b.error(), place));
+    try {
+        return body(place, std::move(*b));
+    } catch (const std::exception& e) { throw user_error("rank " + std::to_string(place.rank) + ": " + e.what()); }
+}
 
 /// Starts all ranks as processes of this host and waits for them. Returns: the exit status.
 inline int start_ranks(const options& o, const rank_body& body) {
@@ -125,11 +139,11 @@ inline int start_ranks(const options& o, const rank_body& body) {
         const job_place place{.rank = r, .ranks = o.ranks, .local_rank = r, .local_ranks = o.ranks, .root = listener->address()};
         int result = 1;
         try {
-            auto b = r == 0 ? tcp_bootstrap::join(place, std::move(*listener), *secret, seconds(o.patience))
-                            : tcp_bootstrap::join(place, *secret, seconds(o.patience));
-            if (!b) throw failure("cannot join the job", b.error());
-            result = body(place, std::move(*b));
-        } catch (const std::exception& e) { std::fprintf(stderr, "rank %u: %s\n", r, e.what()); }
+            result = live(place, body, [&] {
+                return r == 0 ? tcp_bootstrap::join(place, std::move(*listener), *secret, seconds(o.patience))
+                              : tcp_bootstrap::join(place, *secret, seconds(o.patience));
+            });
+        } catch (const std::exception& e) { std::fprintf(stderr, "%s\n", e.what()); }
         std::fflush(nullptr);
         std::_Exit(result);
     }
@@ -142,17 +156,19 @@ inline int start_ranks(const options& o, const rank_body& body) {
     return worst;
 }
 
-/// One rank of a launcher's job, or all of one's own. Returns: the exit status.
-inline int run_job(const options& o, const rank_body& body) {
+/// One rank of a launcher's job, or all of one's own; rank 0's process does `first()` before. Returns: the exit status.
+inline int run_job(const options& o, const rank_body& body, const std::function<void()>& first) {
     std::string why;
     const auto place = read_job_place(process_environment, why);
-    if (place.error().code == errc::not_found) return start_ranks(o, body);
-    if (!place) throw user_error(why);
+    if (!place && place.error().code != errc::not_found) throw user_error(why);
+    if (!place || place->rank == 0) first();
+    if (!place) return start_ranks(o, body);
+    if (!o.ibv && place->ranks > verbs::soft_options::most_processes)
+        throw user_error("a software fabric has room for " + std::to_string(verbs::soft_options::most_processes) +
+                         " ranks, not " + std::to_string(place->ranks) + "; start fewer, or use --backend ibv");
     const auto secret = read_job_secret(process_environment, why);
     if (!secret) throw user_error(why);
-    auto b = tcp_bootstrap::join(*place, *secret, seconds(o.patience));
-    if (!b) throw failure("cannot join the job at " + place->root, b.error());
-    return body(*place, std::move(*b));
+    return live(*place, body, [&] { return tcp_bootstrap::join(*place, *secret, seconds(o.patience)); });
 }
 
 }  // namespace coll_example

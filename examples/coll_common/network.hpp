@@ -4,13 +4,14 @@
 #include "options.hpp"
 
 #include <vccl/bootstrap/environment.hpp>
+#include <vccl/bootstrap/tcp_text.hpp>
 #include <vccl/host/endpoint.hpp>
 #include <vccl/model/shapes.hpp>
 #include <vccl/verbs/soft.hpp>
 
-namespace coll_example {
+#include <sys/statvfs.h>
 
-using namespace vccl;
+namespace coll_example {
 
 inline user_error failure(const std::string& what, const status& s) { return user_error(what + ": " + describe(s)); }
 
@@ -25,12 +26,13 @@ class soft_network {
 public:
     using backend = verbs::soft;
 
+    /// `peers`: to how many others a rank is connected.
     template <class Barrier>
-    soft_network(const options& o, const job_place& place, Barrier&& barrier) : o_(o), place_(place) {
-        if (place.rank == 0) fabric_ = make();
+    soft_network(const options& o, const job_place& place, std::uint32_t peers, Barrier&& barrier) : o_(o), place_(place) {
+        if (place.rank == 0) fabric_ = make(peers);
         barrier();
         if (place.rank != 0) fabric_ = verbs::soft_fabric::attach(o.fabric);
-        if (!fabric_) throw failure("cannot use the software fabric \"" + o.fabric + "\" (another --fabric?)", fabric_.error());
+        if (!fabric_) throw failure("cannot use the software fabric \"" + o.fabric + "\"", fabric_.error());
     }
     backend verbs() {
         auto host = fabric_->host(fabric_->shape().hosts[place_.rank / per_host()].name.view());
@@ -59,15 +61,34 @@ private:
         if (!s) throw user_error("cannot do \"" + what + "\": " + verbs::describe_command_fault(s, what, shape()));
     }
     std::uint32_t hosts() const noexcept { return o_.hosts < place_.ranks ? o_.hosts : place_.ranks; }
-    result<verbs::soft_fabric> make() const {
+    result<verbs::soft_fabric> make(std::uint32_t peers) const {
         verbs::soft_options settings;
         settings.bytes_per_second = o_.rate;
+        settings.processes = place_.ranks;
         const cluster_shape shape{.hosts = hosts(),
                                   .nics_per_host = per_host(),
                                   .ports_per_nic = 2,
                                   .gpus_per_host = per_host(),
                                   .bytes_per_second = 0};
-        return verbs::soft_fabric::create_shared(o_.fabric, make_cluster(shape), settings);
+        auto made = verbs::soft_fabric::create_shared(o_.fabric, make_cluster(shape), settings);
+        if (made.error().code == errc::already_exists)
+            throw user_error("a job that still runs has the software fabric \"" + o_.fabric +
+                             "\"; give this job another one with --fabric NAME, or end that job");
+        if (made.error().code == errc::invalid_argument)
+            throw user_error("no software fabric can be called \"" + o_.fabric +
+                             "\": a name has 1 to 64 letters, digits, '-' and '_'; choose another with --fabric");
+        if (made) need_memory(std::uint64_t{place_.ranks} * peers * settings.ring_bytes);
+        return made;
+    }
+    /// Throws user_error if the fabric could not get so much more: its processes take memory only as they connect, and one that
+    /// finds none looks like a dead port to the others.
+    static void need_memory(std::uint64_t bytes) {
+        constexpr std::uint64_t mebibyte = 1 << 20;
+        struct statvfs room {};
+        if (::statvfs("/dev/shm", &room) != 0 || room.f_bavail >= bytes / room.f_frsize) return;
+        throw failure("cannot connect so many ranks",
+                      {errc::no_memory, subject::shared_memory, static_cast<std::uint32_t>((bytes + mebibyte - 1) / mebibyte),
+                       static_cast<std::uint32_t>(room.f_bavail * room.f_frsize / mebibyte)});
     }
 
     const options& o_;
@@ -83,7 +104,7 @@ public:
     using backend = verbs::ibv;
 
     template <class Barrier>
-    ibv_network(const options& o, const job_place& place, Barrier&&)
+    ibv_network(const options& o, const job_place& place, std::uint32_t, Barrier&&)
         : place_(place), prefixes_(words_of(o.devices)), devices_(settings(), 'A', {}) {}
     backend verbs() const { return devices_.verbs(); }
     const topology& shape() const noexcept { return devices_.shape(); }

@@ -2,6 +2,7 @@
 // Runs a collective over sizes as nccl-tests does: a line a size, time, algbw, busbw and wrong elements, out of and in place;
 // meanwhile a fault script takes ports down and up; at the end a picture of rank 0's ring.
 #include "../p2p/background_command.hpp"
+#include "../p2p/files.hpp"
 #include "job.hpp"
 #include "numbers.hpp"
 #include "pages.hpp"
@@ -26,6 +27,18 @@ struct collective {
         return split ? (ranks - 1) / ranks : 2 * (ranks - 1) / ranks;
     }
 };
+
+/// Where the picture goes.
+inline std::string picture(const options& o, const char* name) { return o.results + "/" + name + ".svg"; }
+/// Throws wrong_command if it could not be written; an earlier picture stays.
+inline void check_picture(const options& o, const char* name) {
+    const std::string path = picture(o, name);
+    ::mkdir(o.results.c_str(), 0777);
+    const bool is_new = ::access(path.c_str(), F_OK) != 0;
+    const p2p::file_descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666));
+    if (!file) throw wrong_command(p2p::system_error("--results: cannot write " + path).what());
+    if (is_new) ::unlink(path.c_str());
+}
 
 template <class Job, class Begin, class Fill, class Wrong>
 class performance {
@@ -72,6 +85,7 @@ public:
                         "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong");
             std::printf("#%11s %11s %9s %6s  %9s %7s %7s %5s  %9s %7s %7s %5s\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)",
                         "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "");
+            std::fflush(stdout);
         }
         for (const std::uint64_t s : sizes_) one_size(s);
         return finish();
@@ -216,8 +230,7 @@ private:
         return wrong_elements_ == 0 ? 0 : 1;
     }
     void draw() {
-        ::mkdir(o_.results.c_str(), 0777);
-        const std::string name = o_.results + "/" + c_.name + ".svg";
+        const std::string name = picture(o_, c_.name);
         std::ofstream file(name);
         file << timeline_svg(line_, {.title = c_.name, .subtitle = "what rank 0 receives from the rank before it, by port"});
         if (!file.flush()) throw p2p::system_error("cannot write " + name);
@@ -251,19 +264,22 @@ private:
 template <class Begin, class Fill, class Wrong>
 int play(int count, char** arguments, const collective& c, Begin begin, Fill fill, Wrong wrong) {
     options o;
-    if (const int status = parse_options(count, arguments, o, c.name, c.what); status >= 0) return status;
+    if (const int status =
+            parse_options(count, arguments, o, c.name, c.what, {.sizes = true, .operation = c.reduces, .rings = !c.pairs});
+        status >= 0)
+        return status;
     try {
-        return run_job(o, [&](const job_place& place, tcp_bootstrap exchange) {
-            return with_network(o, [&]<class Network>() {
-                job<Network> j(o, place, std::move(exchange), c.pairs);
-                j.connect();
-                return performance(o, c, j, begin, fill, wrong).run();
-            });
-        });
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "%s: %s\n", c.name, e.what());
-        return 1;
-    }
+        return run_job(
+            o,
+            [&](const job_place& place, tcp_bootstrap exchange) {
+                return with_network(o, [&]<class Network>() {
+                    job<Network> j(o, place, std::move(exchange), c.pairs);
+                    j.connect();
+                    return performance(o, c, j, begin, fill, wrong).run();
+                });
+            },
+            [&] { check_picture(o, c.name); });
+    } catch (const std::exception& e) { return complain(c.name, e); }
 }
 
 }  // namespace coll_example

@@ -1,5 +1,5 @@
 // moe: dispatch and combine of a mixture of experts, tokens of 7168 bfloat16, top 8, four experts a rank at least. moe --help
-// says how; of its sizes only -n (iterations) and --fail (percent of the iterations) count here.
+// says how.
 #include "../coll_common/job.hpp"
 #include "../coll_common/numbers.hpp"
 #include "../p2p/background_command.hpp"
@@ -110,15 +110,15 @@ int main(int count, char** arguments) {
     options o;
     if (const int status =
             parse_options(count, arguments, o, "moe",
-                          "Dispatch and combine of a mixture of experts: 128 tokens a rank of 7168 bfloat16, top 8.");
+                          "Dispatch and combine of a mixture of experts: 128 tokens a rank of 7168 bfloat16, top 8.", {});
         status >= 0)
         return status;
     try {
-        return run_job(o, [&](const job_place& place, tcp_bootstrap exchange) {
-            return with_network(o, [&]<class Network>() { return play<Network>(o, place, std::move(exchange)); });
-        });
-    } catch (const std::exception& e) {
-        std::fprintf(stderr, "moe: %s\n", e.what());
-        return 1;
-    }
+        return run_job(
+            o,
+            [&](const job_place& place, tcp_bootstrap exchange) {
+                return with_network(o, [&]<class Network>() { return play<Network>(o, place, std::move(exchange)); });
+            },
+            [] {});
+    } catch (const std::exception& e) { return complain("moe", e); }
 }

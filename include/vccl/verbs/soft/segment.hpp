@@ -18,7 +18,7 @@ namespace vccl::inline v0::verbs::soft_detail {
 
 inline constexpr std::uint64_t segment_magic = 0x72626166'6c636376ull;  // the bytes "vcclfabr"
 inline constexpr std::uint32_t segment_version = 2;
-inline constexpr std::uint32_t max_slots = 64;
+inline constexpr std::uint32_t max_slots = soft_options::most_processes;
 inline constexpr std::uint32_t max_ports = 4096;
 inline constexpr std::uint32_t max_rails = 1024;
 inline constexpr std::size_t page = 4096;

@@ -23,6 +23,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 namespace vccl::inline v0::verbs::soft_detail {
 
@@ -143,7 +144,7 @@ public:
         const auto blob = to_bytes(t);
         const auto layout = layout_for(t, blob.size(), o.processes, o.ring_bytes, o.memory_bytes);
         status s = ::ftruncate(m.file_.get(), static_cast<off_t>(layout.bytes)) == 0 ? status{} : system_error(errno);
-        if (s && ::posix_fallocate(m.file_.get(), 0, static_cast<off_t>(layout.rings)) != 0) s = errc::no_memory;
+        if (s) s = m.reserve(0, layout.rings);
         if (s) s = m.map(m.file_.get(), layout.bytes);
         if (s) {
             m.fill(layout, t, blob, o);
@@ -172,7 +173,7 @@ public:
     status reserve(std::size_t offset, std::size_t bytes) const noexcept {
         if (!file_) return {};
         const int e = ::posix_fallocate(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
-        return e == 0 ? status{} : system_error(e);
+        return e == 0 ? status{} : e == ENOSPC ? no_room(bytes) : system_error(e);
     }
     status reserve_ring(std::uint32_t from, std::uint32_t to) const noexcept {
         return reserve(view.ring_offset(from, to), view.at.ring_bytes);
@@ -186,6 +187,13 @@ public:
     }
 
 private:
+    status no_room(std::size_t bytes) const noexcept {
+        constexpr std::uint64_t mebibyte = 1 << 20;
+        struct statvfs room {};
+        (void)::fstatvfs(file_.get(), &room);
+        return {errc::no_memory, subject::shared_memory, static_cast<std::uint32_t>((bytes + mebibyte - 1) / mebibyte),
+                static_cast<std::uint32_t>(std::uint64_t{room.f_bavail} * room.f_frsize / mebibyte)};
+    }
     static std::uint32_t rails_of(const topology& t) noexcept {
         std::uint32_t rails = 1;
         for (const auto& p : t.ports)

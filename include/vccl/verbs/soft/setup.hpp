@@ -152,9 +152,10 @@ inline result<std::byte*> engine::take_memory(std::size_t bytes) noexcept {
     try {
         const auto p = arena_.take(bytes);
         if (!p) return p;
-        if (map_.reserve(control().memory_offset(slot_) + arena_.offset_of(*p), bytes)) return p;
+        const status s = map_.reserve(control().memory_offset(slot_) + arena_.offset_of(*p), bytes);
+        if (s) return p;
         arena_.give(*p);
-        return errc::no_memory;
+        return s;
     } catch (const std::bad_alloc&) { return errc::no_memory; }
 }
 
