@@ -54,6 +54,25 @@ struct recv_work {
 /// Which kind of work, or arrival, a completion stands for.
 enum class completion_op : std::uint8_t { write, send, read, fetch_add, cmp_swap, recv, recv_write_imm };
 
+/// What completes a WR of this kind at the end that posted it.
+constexpr completion_op completion_of(work_op op) noexcept {
+    switch (op) {
+        case work_op::send: return completion_op::send;
+        case work_op::read: return completion_op::read;
+        case work_op::fetch_add: return completion_op::fetch_add;
+        case work_op::cmp_swap: return completion_op::cmp_swap;
+        case work_op::write:
+        case work_op::write_imm: break;
+    }
+    return completion_op::write;
+}
+/// What completes the receive of the peer that it uses up.
+constexpr completion_op arrival_of(work_op op) noexcept {
+    return op == work_op::send ? completion_op::recv : completion_op::recv_write_imm;
+}
+/// Does it use up a receive of the peer?
+constexpr bool takes_receive(work_op op) noexcept { return op == work_op::send || op == work_op::write_imm; }
+
 /// What a completion queue yields. With an error status only `wr_id`, `qp`, `status` and `vendor` are set.
 struct completion {
     std::uint64_t wr_id{};      ///< of the work request that it completes

@@ -68,6 +68,12 @@ struct qp_timers {
     std::uint8_t retry_count{2};  ///< times that a time-out is retried before the queue pair gives up
     std::uint8_t rnr_retry{6};  ///< the same for a receiver that is not ready; 7 is for ever
     std::uint8_t min_rnr_timer{12};  ///< code of the wait that a receiver that is not ready asks for; 12 is 0.64 ms
+
+    /// One time-out, and with all retries. Not for a `timeout` of 0, which means none.
+    /// @{
+    constexpr nanoseconds time_out() const noexcept { return {std::int64_t{4096} << (timeout & 31)}; }
+    constexpr nanoseconds retry_time() const noexcept { return time_out() * (retry_count + 1); }
+    /// @}
 };
 
 /// The wait in nanoseconds that a code of `min_rnr_timer` stands for (InfiniBand Architecture Specification 1.x, 9.7.5.2.8).

@@ -115,18 +115,6 @@ inline void engine::on_atomic_response(queue_pair& q, const packet_header& h) no
     acknowledge(q, psn_add(e.psn, 1));
 }
 
-constexpr completion_op completion_of(work_op op) noexcept {
-    switch (op) {
-        case work_op::send: return completion_op::send;
-        case work_op::read: return completion_op::read;
-        case work_op::fetch_add: return completion_op::fetch_add;
-        case work_op::cmp_swap: return completion_op::cmp_swap;
-        case work_op::write:
-        case work_op::write_imm: break;
-    }
-    return completion_op::write;
-}
-
 /// The oldest WQE succeeded.
 inline void engine::finish(queue_pair& q, wqe& e) noexcept {
     ++q.send.first;

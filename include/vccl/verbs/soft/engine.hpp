@@ -10,10 +10,11 @@
 /// background thread does when nobody does; in manual time only `step` and `advance` do.
 
 #include <vccl/base/clock.hpp>
+#include <vccl/verbs/carry.hpp>
+#include <vccl/verbs/memory_table.hpp>
 #include <vccl/verbs/soft/arena.hpp>
 #include <vccl/verbs/soft/command.hpp>
 #include <vccl/verbs/soft/copy.hpp>
-#include <vccl/verbs/soft/memory_table.hpp>
 #include <vccl/verbs/soft/queue_pair.hpp>
 #include <vccl/verbs/soft/random.hpp>
 #include <vccl/verbs/soft/ring.hpp>
@@ -153,7 +154,6 @@ private:
     void refuse(queue_pair& q, nak_code why) noexcept;
     void not_ready(queue_pair& q) noexcept;
     turn pump(queue_pair& q) noexcept;
-    std::uint64_t run_atomic(std::byte* at, bool add, std::uint64_t swap_add, std::uint64_t compare) noexcept;
 
     // completer.hpp
     void on_response(queue_pair& q, const packet_header& h, const std::byte* payload) noexcept;

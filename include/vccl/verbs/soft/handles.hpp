@@ -22,7 +22,7 @@ public:
     }
 
     lkey local_key() const noexcept { return lkey{key_}; }
-    rkey remote_key() const noexcept { return rkey{key_ | soft_detail::memory_table::remote_bit}; }
+    rkey remote_key() const noexcept { return rkey{key_ | memory_table::remote_bit}; }
 
 private:
     std::shared_ptr<soft_detail::engine> engine_;

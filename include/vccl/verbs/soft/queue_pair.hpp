@@ -88,7 +88,7 @@ struct queue_pair {
         jobs[jobs_end++ % job_limit] = j;
         return true;
     }
-    std::int64_t timeout() const noexcept { return timers.timeout == 0 ? 0 : std::int64_t{4096} << (timers.timeout & 31); }
+    std::int64_t timeout() const noexcept { return timers.timeout == 0 ? 0 : timers.time_out().count; }
 
     /// Back to what a new QP is; the number stays.
     void clear() noexcept {

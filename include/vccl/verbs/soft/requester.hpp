@@ -186,18 +186,7 @@ inline bool engine::direct(queue_pair& q, wqe& e) noexcept {
     }
     std::byte* ours = has(w.flags, work_flags::inlined) ? q.send.inline_at(q.send.next)
                                                         : reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(w.local_addr));
-    switch (w.op) {
-        case work_op::write:
-        case work_op::write_imm:
-        case work_op::send: copy_bytes(theirs, ours, w.length); break;
-        case work_op::read: copy_bytes(ours, theirs, w.length); break;
-        case work_op::fetch_add:
-        case work_op::cmp_swap: {
-            const std::uint64_t old = run_atomic(theirs, w.op == work_op::fetch_add, w.swap_add, w.compare);
-            copy_bytes(ours, &old, sizeof old);
-            break;
-        }
-    }
+    carry(w, ours, theirs, copy_bytes);
     from.out_packets.fetch_add(e.packets, std::memory_order_relaxed);
     from.out_bytes.fetch_add(w.length, std::memory_order_relaxed);
     to.in_bytes.fetch_add(w.length, std::memory_order_relaxed);

@@ -153,14 +153,6 @@ inline void engine::on_read(queue_pair& q, const packet_header& h, bool duplicat
     enqueue(q);
 }
 
-inline std::uint64_t engine::run_atomic(std::byte* at, bool add, std::uint64_t swap_add, std::uint64_t compare) noexcept {
-    std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(at));
-    if (add) return word.fetch_add(swap_add, std::memory_order_acq_rel);
-    std::uint64_t old = compare;
-    word.compare_exchange_strong(old, swap_add, std::memory_order_acq_rel);
-    return old;
-}
-
 /// Once only: a repeated request gets the first answer again.
 inline void engine::on_atomic(queue_pair& q, const packet_header& h, bool duplicate) noexcept {
     if (duplicate) {

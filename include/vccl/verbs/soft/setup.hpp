@@ -129,13 +129,8 @@ inline void engine::detach(completion_queue& cq) noexcept {
 }
 
 inline result<std::uint32_t> engine::add_memory(std::uint32_t domain, void* memory, std::size_t bytes) noexcept {
-    if (memory == nullptr || bytes == 0 || reinterpret_cast<std::uintptr_t>(memory) + bytes < bytes)
-        return errc::invalid_argument;
     const locked guard(lock_);
-    if (memory_table::full(memory_.size())) return errc::no_memory;
-    try {
-        return memory_.add(domain, memory, bytes);
-    } catch (const std::bad_alloc&) { return errc::no_memory; }
+    return memory_.add(domain, memory, bytes);
 }
 
 inline void engine::remove_memory(std::uint32_t local_key) noexcept {
