@@ -1,5 +1,5 @@
 /// \file
-/// What many of a thing cost: channels 1 to 4,096, lanes 1 to 8 (the most a channel has), QPs of a lane 1 to 8. Processor time
+/// What many of a thing cost: channels 1 to 4,096, lanes 1 to 16 (the most a channel has), QPs of a lane 1 to 8. Processor time
 /// for each chunk, memory for each channel and processor time for each connection, on the null backend, one thread for both
 /// ends; times as ratios to the first row. Then the failover of 1,024 channels at once, when the port of all of them dies, on
 /// the software RNIC in simulated time.
@@ -96,7 +96,7 @@ figures measure(unsigned channels, unsigned lanes) {
     nanoseconds now = 1_s;  // what a pass takes is said, not measured: how often timers are due does not depend on the machine
     const manual_clock clock{&now};
     B wire;
-    host_context<B> a(wire, make_cluster(2, 4, 2, 1)), b(wire, make_cluster(2, 4, 2, 1));
+    host_context<B> a(wire, make_cluster(2, 8, 2, 1)), b(wire, make_cluster(2, 8, 2, 1));
     std::vector<std::byte> bytes(chunk_bytes);
     auto from = a.register_memory(bytes.data(), bytes.size()), to = b.register_memory(bytes.data(), bytes.size());
     if (!from || !to) std::exit(1);
@@ -258,7 +258,7 @@ int run(unsigned most) {
         if (n <= most) many = row("channels", n, measure<1>(n, 2), one);
     const figures lane = row("lanes", 1, measure<1>(64, 1), one);
     figures lanes{};
-    for (unsigned l : {2u, 4u, 8u}) lanes = row("lanes", l, measure<1>(64, l), lane);
+    for (unsigned l : {2u, 4u, 8u, 16u}) lanes = row("lanes", l, measure<1>(64, l), lane);
     const figures qp = row("QPs", 1, measure<1>(64, 2), one);
     row("QPs", 2, measure<2>(64, 2), qp);
     row("QPs", 4, measure<4>(64, 2), qp);

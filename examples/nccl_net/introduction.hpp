@@ -10,7 +10,7 @@
 
 namespace nccl_net {
 
-inline constexpr std::uint16_t introduction_version = 2;
+inline constexpr std::uint16_t introduction_version = 3;
 
 /// What NCCL carries from listen() to connect().
 struct handle {

@@ -122,7 +122,7 @@ inline const variable variables[] = {
         s.qps = detail::number(v, t, 1, 4);
         if (s.qps == 3) detail::reject(v, t);
     }},
-    {"VCCL_NET_LANES", "8", "a number from 1 to 8", [](settings& s, const variable& v, std::string_view t) { s.lanes = detail::number(v, t, 1, vccl::max_lanes); }},
+    {"VCCL_NET_LANES", "8", "a number from 1 to 16", [](settings& s, const variable& v, std::string_view t) { s.lanes = detail::number(v, t, 1, vccl::max_lanes); }},
     {"VCCL_NET_THREADS", "auto", "auto or a number from 0 to 8", [](settings& s, const variable& v, std::string_view t) {
         s.threads = t == "auto" ? as_many_as_help : detail::number(v, t, 0, 8);
     }},

@@ -38,7 +38,7 @@ control_message message(reader& in, control_message frame, unsigned lanes) {
     m.cause = in.byte();
     m.count = in.byte();
     m.sequence = in.byte();
-    for (auto& d : m.dead_generation) d = in.byte() % 8;
+    for (unsigned l = 0; l < max_lanes; ++l) m.dead_generation[l] = l < 8 ? in.byte() % 8 : m.dead_generation[l - 8];
     in.fill(m.arrived, in.byte() % 64);
     return m;
 }

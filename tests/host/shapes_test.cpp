@@ -52,6 +52,27 @@ TEST_CASE("The largest window") {
 }
 TEST_CASE("A rollback FIFO of one chunk") { survives_a_port<soft_world<1, hold_down<1>, sibling_port, rollback_fifo<1>>>({}); }
 
+TEST_CASE("Sixteen lanes: the ports die one after the other, and the last one carries the rest") {
+    world_options o;
+    o.nics = 1;
+    o.ports = o.tx.lanes = o.rx.lanes = max_lanes;
+    soft_world<> w(o);
+    start(w);
+    CHECK(w.tx->lanes() == max_lanes);
+    for (unsigned l = 0; l + 1 < max_lanes; ++l) {
+        CAPTURE(l);
+        const std::string end = l % 2 ? "B" : "A";
+        REQUIRE(w.transfer(20 * (l + 1), at_chunk(w, 20 * l + 10, ("down " + end + ".nic0.p" + std::to_string(l)).c_str())));
+        CHECK(w.rx->active_lane() == lane_id{static_cast<std::uint8_t>(l + 1)});
+    }
+    exact(w, 20 * (max_lanes - 1));
+    CHECK(w.rx->handler().count(event::failed_over) == max_lanes - 1);
+    REQUIRE(w.command("up A.nic0.p14"));
+    REQUIRE(w.until([&] { return w.rx->active_lane() == lane_id{14}; }, 2_s));
+    REQUIRE(w.transfer(20 * max_lanes));
+    exact(w, 20 * max_lanes);
+}
+
 TEST_CASE("Sequences beyond the bits that an immediate has for them") {
     world_options o;
     o.chunk = 48;

@@ -41,7 +41,7 @@ TEST_CASE("the limit cuts backups off, never the primary") {
 }
 
 TEST_CASE("a NIC with more ports than a list holds fills it and no more") {
-    const topology t = make_cluster(1, 1, 12, 1);
+    const topology t = make_cluster(1, 1, max_lanes + 4, 1);
     const auto list = lanes_for(t, gpu_id{0}, channel_id{0}, sibling_port{});
     REQUIRE(list);
     CHECK_EQ(list->size(), max_lanes);

@@ -6,6 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+#include <string>
+
 namespace {
 
 using namespace vccl;
@@ -77,6 +80,16 @@ TEST_CASE("a lane that the timeline has no room for, or a time before it, is lef
     t.add_chunk({nanoseconds{1000}, nanoseconds{2000}, sequence{0}, 10, lane_id{max_lanes}});
     t.add_chunk({nanoseconds{0}, nanoseconds{500}, sequence{0}, 10, lane_id{0}});
     for (std::uint8_t l = 0; l < max_lanes; ++l) CHECK_EQ(t.bytes(lane_id{l}), 0);
+}
+
+TEST_CASE("every lane has a colour of its own in the picture's legend") {
+    timeline t(nanoseconds{0});
+    for (std::uint8_t l = 0; l < max_lanes; ++l) t.add_bytes(nanoseconds{0}, nanoseconds{100'000}, 1'000'000, lane_id{l});
+    const std::string svg = timeline_svg(t), before = "rx=\"2\" fill=\"";
+    std::set<std::string> colours;
+    for (std::size_t at = 0; (at = svg.find(before, at)) != std::string::npos; ++at)
+        colours.insert(svg.substr(at + before.size(), 7));
+    CHECK_EQ(colours.size(), max_lanes);
 }
 
 TEST_CASE("the handler turns chunks and events into slices and marks, and bytes after a failover begin with it") {

@@ -3,6 +3,7 @@
 /// What a device endpoint says beyond a connection blob: where its window and its signal words lie, and their keys. Travels
 /// behind the blob, comes from outside, and is checked field by field. Set-up thread.
 
+#include <vccl/device/words.hpp>
 #include <vccl/host/blob.hpp>
 
 #include <vector>
@@ -26,11 +27,11 @@ struct device_offer {
     std::uint64_t window_bytes;
     std::uint64_t signals_addr;
     std::uint32_t signal_count;
-    std::uint32_t window_rkey[max_lanes];
-    std::uint32_t signal_rkey[max_lanes];
+    std::uint32_t window_rkey[max_queue_lanes];
+    std::uint32_t signal_rkey[max_queue_lanes];
     std::uint32_t reserved;
 };
-static_assert(sizeof(device_offer) == 8 + 3 * 8 + 4 + 2 * 4 * max_lanes + 4);
+static_assert(sizeof(device_offer) == 8 + 3 * 8 + 4 + 2 * 4 * max_queue_lanes + 4);
 
 VCCL_COLD inline void append_offer(std::vector<std::byte>& blob, device_offer o) {
     o.magic = device_offer::magic_value;

@@ -55,9 +55,11 @@ public:
         if (words_) shared::free(words_);
     }
 
-    /// As endpoint::local_info. Errors also: invalid_argument (signals), not_registered.
+    /// As endpoint::local_info. Errors also: invalid_argument (signals; more than max_queue_lanes lanes), not_registered.
     VCCL_COLD result<std::vector<std::byte>> local_info() {
-        if (device_options_.signals == 0 || device_options_.signals > device::max_signal_words) return errc::invalid_argument;
+        if (device_options_.signals == 0 || device_options_.signals > device::max_signal_words ||
+            this->options_.lanes > device::max_queue_lanes)
+            return errc::invalid_argument;
         if (status s = window_.check(); !s) return s;
         auto blob = base::local_info();
         if (!blob) return blob;
@@ -222,8 +224,8 @@ private:
     failback_type failback_;
     word_page* words_{};
     memory signals_memory_;
-    late<typename backend_type::port::cq> cqs_[max_lanes];
-    device::qp_set<qp_type> sets_[max_lanes];
+    late<typename backend_type::port::cq> cqs_[device::max_queue_lanes];
+    device::qp_set<qp_type> sets_[device::max_queue_lanes];
     late<core_type> core_;
     std::uint64_t connection_{};
     std::uint32_t unfenced_{};  ///< lanes whose QPs could be neither moved to ERR nor destroyed

@@ -53,8 +53,9 @@ public:
         queues_.abort();
     }
 
-    /// As endpoint::local_info.
+    /// As endpoint::local_info. Errors also: invalid_argument (more than max_queue_lanes lanes).
     VCCL_COLD result<std::vector<std::byte>> local_info() {
+        if (this->options_.lanes > device::max_queue_lanes) return errc::invalid_argument;
         auto blob = base::local_info();
         if (blob) device::append_offer(*blob, {});
         return blob;
@@ -328,7 +329,7 @@ private:
     device::device_offer offer_{};
     device::queues<space, queue_count> queues_;
     memory scratch_;
-    lane_rings rings_[max_lanes];
+    lane_rings rings_[device::max_queue_lanes];
     late<core_type> core_;
     std::uint64_t connection_{};
     std::uint64_t told_[device::max_signal_words]{};  ///< the peer's signal words, as the last SYNC had them

@@ -12,9 +12,12 @@ namespace vccl::inline v0::device {
 
 inline constexpr unsigned epoch_bits = 12;
 inline constexpr std::uint16_t epoch_mask = (1u << epoch_bits) - 1;
+/// Lanes of a device channel: a stamp has four bits for their rings.
+inline constexpr unsigned max_queue_lanes = 8;
+static_assert(max_queue_lanes <= max_lanes);
 /// Rings of a queue. Each lane has two, which its generations use in turn, so that a lane can be rebuilt while posters may still
 /// be writing into the ring of its former life.
-inline constexpr unsigned max_rings = 2 * max_lanes;
+inline constexpr unsigned max_rings = 2 * max_queue_lanes;
 
 /// Where posts go now: everything that a poster must know of the present epoch, in one word, so that it is never half new.
 /// Written by the service only.

@@ -12,6 +12,11 @@ namespace vccl::inline v0::detail {
 /// Which chunk each flush under way is for.
 class flushes {
 public:
+    /// Effects: room for so many lanes. Returns: false when memory ran out.
+    VCCL_COLD bool make(unsigned lanes) noexcept {
+        chunk_.reset(new (std::nothrow) of_lane[lanes]{});
+        return static_cast<bool>(chunk_);
+    }
     /// Effects: posts the READ of chunk `s` on the lane's flush QP, into `scratch`. `port`: of the lane, in every registration.
     template <class Lane>
     status begin(Lane& lane, unsigned port, std::uint64_t s, const incoming& c, std::uint64_t& scratch, lkey key) noexcept {
@@ -30,7 +35,8 @@ public:
     std::uint64_t chunk(unsigned lane, std::uint64_t n) const noexcept { return chunk_[lane][n % max_window]; }
 
 private:
-    std::uint64_t chunk_[max_lanes][max_window]{};
+    using of_lane = std::uint64_t[max_window];
+    owned_array<of_lane> chunk_;
 };
 
 }  // namespace vccl::inline v0::detail

@@ -34,7 +34,7 @@ struct starting_point {
 /// Runtime settings of one end; docs/api.md says which end looks at which.
 struct endpoint_options {
     std::uint64_t session{};                    ///< of your job: both ends' must agree
-    unsigned lanes{max_lanes};                  ///< at most so many, the primary included
+    unsigned lanes{8};                          ///< at most so many, the primary included; no more than max_lanes
     unsigned first_lane{0};                     ///< prefer this lane: 1 sends everything over the first backup
     unsigned window{64};                        ///< receiver: receives outstanding; power of two, at most max_window
     std::uint32_t max_chunk{1u << 30};          ///< bytes

@@ -147,7 +147,7 @@ private:
 
     VCCL_COLD status fill(connection_blob& b) {
         staging_.reset(new (std::nothrow) cts_slot[max_window + 1]{});
-        if (!staging_) return errc::no_memory;
+        if (!staging_ || !flushes_.make(this->count_)) return errc::no_memory;
         auto m = this->context_.register_memory(staging_.get(), (max_window + 1) * sizeof(cts_slot));
         if (!m) return m.error();
         staging_memory_ = std::move(*m);

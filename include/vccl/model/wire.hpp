@@ -14,8 +14,8 @@ namespace vccl::inline v0 {
 
 static_assert(std::endian::native == std::endian::little, "the wire formats are those of little-endian machines");
 
-inline constexpr std::uint16_t wire_version = 1;
-inline constexpr unsigned max_lanes = 8;      ///< lanes of a channel, primary included
+inline constexpr std::uint16_t wire_version = 2;
+inline constexpr unsigned max_lanes = 16;     ///< lanes of a channel, primary included
 inline constexpr unsigned max_group = 8;      ///< QPs of a lane that share a chunk
 inline constexpr unsigned max_window = 256;   ///< receives outstanding on a channel
 
@@ -206,7 +206,7 @@ struct control_message {
                                                                                     : head;
     }
 };
-static_assert(offsetof(control_message, end) == 72 && sizeof(control_message) == 72 + max_window);
+static_assert(offsetof(control_message, end) == 104 && sizeof(control_message) == 104 + max_window);
 
 /// Are `bytes` received a message that may be looked at, whatever its connection?
 constexpr bool well_formed(const control_message& m, std::size_t bytes) noexcept {

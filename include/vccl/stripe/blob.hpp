@@ -32,7 +32,7 @@ struct stripe_blob_part {
     std::uint32_t reserved;
     std::uint64_t rate[max_lanes];   ///< bytes per second of the lane's port
 };
-static_assert(sizeof(stripe_blob_part) == 104);
+static_assert(sizeof(stripe_blob_part) == 200);
 
 /// What a blob said.
 struct stripe_blob {

@@ -80,7 +80,8 @@ inline axis_unit time_unit(double seconds) {
     return {1e-6, "µs"};
 }
 
-/// Places what is drawn. Colours are the Okabe-Ito set: told apart by colour-blind people, too.
+/// Places what is drawn. Colours are the Okabe-Ito set: told apart by colour-blind people, too; from lane 8 on the
+/// same in another lightness.
 class svg_writer {
 public:
     svg_writer(const timeline& t, const svg_options& o) : t_(t), o_(o) {
@@ -120,8 +121,10 @@ private:
     static constexpr double left = 68;
     static constexpr double row_height = 16;
     static constexpr double char_width = 6.1;  // of 11-pixel Helvetica, on average
-    static constexpr const char* lane_colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
-                                                   "#56b4e9", "#d55e00", "#8c8c00", "#555555"};
+    static constexpr const char* lane_colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00",
+                                                   "#8c8c00", "#555555", "#003f62", "#7e5700", "#00573f", "#70425c",
+                                                   "#2f6380", "#753400", "#4d4d00", "#b0b0b0"};
+    static_assert(std::size(lane_colours) == max_lanes);
 
     struct label {
         const timeline_mark* mark;

@@ -20,6 +20,18 @@ TEST_CASE("A kernel's puts and signals arrive over the software fabric") {
     CHECK(w.rx->ref().peek(4) == 5);
 }
 
+TEST_CASE("More lanes than a stamp can tell the rings of are refused") {
+    for (unsigned lanes : {device::max_queue_lanes, device::max_queue_lanes + 1}) {
+        CAPTURE(lanes);
+        world_options o;
+        o.tx.channel.lanes = o.rx.channel.lanes = lanes;
+        soft_world<2> w(o);
+        const errc expected = lanes > device::max_queue_lanes ? errc::invalid_argument : errc::ok;
+        CHECK(w.tx->local_info().error().code == expected);
+        CHECK(w.rx->local_info().error().code == expected);
+    }
+}
+
 TEST_CASE("A port dies under a running kernel: nothing is lost, nothing comes twice, and the port is used again") {
     soft_world<2> w;
     REQUIRE(w.connect());
