@@ -6,6 +6,7 @@
 #include "by_hand.hpp"
 
 #include <vccl/model/shapes.hpp>
+#include <vccl/stripe/compose.hpp>
 #include <vccl/vccl.hpp>
 
 #include <cstdlib>
@@ -23,7 +24,9 @@ struct stock {
     using failback = hold_down<100>;
     using detection = detect;
     using clock = steady_clock;
+    static constexpr unsigned ports = 1;  ///< that carry chunks at once: stripes
     static handler make_handler() { return {}; }
+    static endpoint_options options() { return {}; }
 };
 
 /// A clock that stands still once the ends have connected: nothing is ever due but the chunks themselves.
@@ -38,16 +41,17 @@ struct still : stock {
 
 template <unsigned Qps, class Setup = stock>
 class pair {
-    using sender = host_sender<backend, typename Setup::port, qp_group<Qps>, typename Setup::log, typename Setup::handler,
-                               typename Setup::detection, typename Setup::clock>;
-    using receiver = host_receiver<backend, typename Setup::port, qp_group<Qps>, typename Setup::handler,
-                                   typename Setup::failback, typename Setup::detection, typename Setup::clock>;
+    using sender = striped_sender<backend, stripes<Setup::ports>, typename Setup::port, qp_group<Qps>, typename Setup::log,
+                                  typename Setup::handler, typename Setup::detection, typename Setup::clock>;
+    using receiver =
+        striped_receiver<backend, stripes<Setup::ports>, typename Setup::port, qp_group<Qps>, typename Setup::handler,
+                         typename Setup::failback, typename Setup::detection, typename Setup::clock>;
 
     backend wire_;
     topology shape_ = make_cluster(2, 1, 2, 1);
     host_context<backend> a_{wire_, shape_}, b_{wire_, shape_};
-    sender tx_{a_, gpu_id{0}, channel_id{0}, {}, {}, Setup::make_handler()};
-    receiver rx_{b_, gpu_id{1}, channel_id{0}, {}, {}, Setup::make_handler()};
+    sender tx_{a_, gpu_id{0}, channel_id{0}, Setup::options(), {}, Setup::make_handler()};
+    receiver rx_{b_, gpu_id{1}, channel_id{0}, Setup::options(), {}, Setup::make_handler()};
     std::vector<std::byte> bytes_ = std::vector<std::byte>(pieces * chunk_bytes);
     memory memory_a_, memory_b_;
     memory_view from_[pieces], to_[pieces];

@@ -33,6 +33,17 @@ struct no_failover : still {
     using port = no_backup;
     using log = no_replay<64>;
 };
+struct two_ports : still {
+    static constexpr unsigned ports = 2;
+};
+struct two_ports_alone : two_ports {
+    using log = no_replay<64>;
+    static endpoint_options options() {
+        endpoint_options o;
+        o.lanes = 1;
+        return o;
+    }
+};
 struct long_log : still {
     using log = rollback_fifo<1024>;
 };
@@ -118,6 +129,9 @@ constexpr mode modes[] = {
     of<pair<2, still>>("ours2", "vccl, 2 QPs, counters"),
     of<pair<4, still>>("ours4", "vccl, 4 QPs, counters"),
     of<pair<8, still>>("ours8", "vccl, 8 QPs, counters"),
+    of<pair<1, two_ports>>("two_ports1", "vccl, 2 ports at once, 1 QP on each"),
+    of<pair<4, two_ports>>("two_ports4", "vccl, 2 ports at once, 4 QPs on each"),
+    of<pair<1, two_ports_alone>>("two_ports_alone", "2 ports, 1 QP, a lane each, no_replay"),
     of<pair<1, no_failover>>("no_failover", "no_backup, no_replay"),
     of<pair<1, long_log>>("rollback_fifo_1024", "rollback_fifo<1024>"),
     of<pair<1, other_port>>("channel_parity", "first_of<channel_parity, adjacent_gpu>"),
@@ -221,10 +235,11 @@ int all(const char* self, const char* what, const char* file) {
     if (std::strcmp(what, "--accept") == 0 && !write(file, t)) rc = 1;
     std::printf(
         "BENCH instructions ratio_1=%.2f ratio_2=%.2f ratio_4=%.2f ratio_8=%.2f cycles_1=%.2f failover=%.3f meter=%.1f "
-        "rate_monitor=%.1f regressed=%d\n",
+        "rate_monitor=%.1f two_ports=%.1f two_ports_4=%.1f regressed=%d\n",
         both("ours1") / both("hand1"), both("ours2") / both("hand2"), both("ours4") / both("hand4"),
         both("ours8") / both("hand8"), t["hand1"].cycles > 0 ? t["ours1"].cycles / t["hand1"].cycles : 0,
-        both("ours1") / both("no_failover"), both("meter") - both("no_handler"), both("rate_monitor") - both("no_handler"), rc);
+        both("ours1") / both("no_failover"), both("meter") - both("no_handler"), both("rate_monitor") - both("no_handler"),
+        both("two_ports1"), both("two_ports4"), rc);
     return rc;
 }
 

@@ -361,7 +361,8 @@ TEST_CASE("A sync of what was never sent is a violation; one with an absurd coun
         m.epoch = 2;
         m.sequence = 20;
         m.count = static_cast<std::uint16_t>(count);
-        for (std::size_t bytes : {sizeof m, offsetof(control_message, end), std::size_t{1000}}) w.oob->to_caller.push_back(w.bytes_of(m, bytes));
+        for (std::size_t bytes : {sizeof m, offsetof(control_message, end), std::size_t{1000}})
+            w.oob->to_caller.push_back(w.bytes_of(m, bytes));
         REQUIRE(w.transfer(60));
         CHECK(w.tx->handler().events.size() == 1);
         exact(w, 60);
