@@ -129,12 +129,10 @@ TEST_CASE("Who calls before the root listens, waits for it") {
         REQUIRE(l);
         root = l->address();
     }
-    job_place p = j.place(1);
-    p.root = root;
-    status why;
-    std::thread caller([&] { why = tcp_bootstrap::join(p, good, limit).error(); });
-    p.rank = 0;
-    auto b = tcp_bootstrap::join(p, good, limit);
+    job_place first = j.place(0), second = j.place(1);
+    first.root = second.root = root;
+    std::thread caller([&] { attend(tcp_bootstrap::join(second, good, limit)); });
+    attend(tcp_bootstrap::join(first, good, limit));
     caller.join();
 }
 
