@@ -15,9 +15,9 @@ inline double channel_rate(board& b, std::uint32_t size, std::uint64_t count, un
     f.start([&] {
         host_context<verbs::ibv> context(host[0], take(host[0].discover(), "discover"));
         sender_of<verbs::ibv> tx(context, port_id{0}, channel_id{0}, {}, {}, to_board{&b.side[0]});
-        connect(tx, b, 0);
         std::vector<std::byte> bytes(std::size_t{size} * depth);
         const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
+        connect(tx, b, 0);  // so that both ends are ready when the receiver's clock starts, as perftest's are
         patience idle{true};
         while (tx.acknowledged().value < count) {
             while (tx.next().value < count && tx.next().value - tx.acknowledged().value < std::min(4 * depth, 64u))
@@ -32,9 +32,9 @@ inline double channel_rate(board& b, std::uint32_t size, std::uint64_t count, un
         endpoint_options o;
         o.ack_delay = 5_ms;  // acknowledgements ride on grants
         receiver_of<verbs::ibv> rx(context, port_id{0}, channel_id{0}, o, {}, to_board{&b.side[1]});
-        connect(rx, b, 1);
         std::vector<std::byte> bytes(std::size_t{size} * depth);
         const memory m = take(context.register_memory(bytes.data(), bytes.size()), "register_memory");
+        connect(rx, b, 1);
         patience idle{true};
         const nanoseconds start = now();
         while (rx.received().value < count) {
