@@ -1,24 +1,23 @@
 #pragma once
 /// \file
-/// What sender and receiver share: lanes, control messages, port events, fencing, connecting. It is the executor of the
-/// protocol core: the core decides, this posts. Owner thread only: the user's, or the proxy's.
+/// What sender and receiver share: control messages, port events, fencing, completions. It is the executor of the protocol
+/// core over a set of lanes: the core decides, this posts. Owner thread only: the user's, or the proxy's.
 
 #include <vccl/base/clock.hpp>
 #include <vccl/channel/core.hpp>
-#include <vccl/host/blob.hpp>
-#include <vccl/host/context.hpp>
-#include <vccl/host/options.hpp>
+#include <vccl/host/lane_set.hpp>
 #include <vccl/host/patience.hpp>
 #include <vccl/host/port_watch.hpp>
 #include <vccl/policy/completion.hpp>
-#include <vccl/qp/lane.hpp>
 
 namespace vccl::inline v0 {
 
 /// `Self` has: core(), hot(), on_arrival(), on_flush(), on_message(), shape(), fill(blob), call(),
 /// accept(connection, up), end_all(); settled() if some of its WRs may outlive their purpose.
 template <class Self, verbs_backend B, class Port, class Group, class Handler, class Detect, class Clock, class Oob>
-class endpoint {
+class endpoint : public lane_set<B> {
+    using set = lane_set<B>;
+
 public:
     using backend = B;          ///< as the policy was named
     using port_policy = Port;   ///< as the policy was named
@@ -26,11 +25,7 @@ public:
     /// Opens nothing yet: local_info() does.
     VCCL_COLD endpoint(host_context<B>& context, starting_point from, channel_id channel, const endpoint_options& options,
                        Port port, Handler handler, Detect detect, Clock clock)
-        : context_(context),
-          context_stamp_(context.stamp()),
-          from_(from),
-          options_(options),
-          channel_(channel),
+        : set(context, from, channel, options),
           port_(std::move(port)),
           handler_(std::move(handler)),
           detect_(std::move(detect)),
@@ -39,11 +34,6 @@ public:
     endpoint& operator=(const endpoint&) = delete;
     Handler& handler() noexcept { return handler_; }  ///< the completion handler; between two passes only
     const Handler& handler() const noexcept { return handler_; }  ///< the same, to look at
-    unsigned lanes() const noexcept { return count_; }  ///< the primary included; 0 before local_info()
-    /// The local port of a lane, for messages.
-    port_name lane_port(lane_id l) const noexcept { return l.value < count_ ? own_.lane[l.value].port : port_name{"?"}; }
-    /// The peer's port of a lane, once its blob is known.
-    port_name peer_port(lane_id l) const noexcept { return l.value < count_ ? peer_.lane[l.value].port : port_name{"?"}; }
 
     /// Effects: opens the lanes on first use. Returns: what the peer's `connect` needs; carry it over any way you have.
     VCCL_COLD result<std::vector<std::byte>> local_info() {
@@ -60,13 +50,7 @@ public:
         peer_ = *peer;
         if (status s = self().call(); !s) return s;
         now_ = clock_.now();
-        std::uint32_t up = 0;
-        for (unsigned l = 0; l < count_; ++l) {
-            if (!own_.lane[l].up || !peer_.lane[l].up || !port_of(l).up.load()) continue;
-            const status s = lanes_[l].connect(peer_.lane[l].end);
-            up |= s ? 1u << l : 0u;
-            refused_ = up != 0 ? status{} : on_lane(s, l);
-        }
+        const std::uint32_t up = this->connect_lanes();
         for (unsigned l = 0; l < count_; ++l) (void)seen_[l].look(port_of(l));
         const std::uint64_t connection = (own_.nonce ^ peer_.nonce) * 0x9e3779b97f4a7c15u;
         self().accept(connection, up);
@@ -81,8 +65,8 @@ public:
         if (status s = begin_connect(remote); !s) return s;
         const status s = wait_until(timeout, [&] { return connected(); });
         if (s.code != errc::timeout) return s;
-        if (self().state() == channel_state::suspended || !any_port_up() || !refused_)
-            return refused_ ? on_lane(errc::port_down, 0) : refused_;
+        if (self().state() == channel_state::suspended || !this->any_port_up() || !refused_)
+            return refused_ ? set::on_lane(errc::port_down, 0) : refused_;
         return oob_state_ == oob_state::up ? s : status{errc::peer_lost};
     }
 
@@ -153,7 +137,6 @@ protected:
 
     Self& self() noexcept { return static_cast<Self&>(*this); }
     const Self& self() const noexcept { return static_cast<const Self&>(*this); }
-    open_port<B>& port_of(unsigned l) noexcept { return context_.port(slots_[l]); }
 
     /// Polls until `done` or the channel is over or `timeout` has passed.
     template <class Done>
@@ -196,27 +179,19 @@ protected:
         return *n != 0;
     }
 
-    lane<B> lanes_[max_lanes];
-    unsigned slots_[max_lanes]{};
-    unsigned count_{};
+    using set::context_, set::options_, set::lanes_, set::count_, set::own_, set::peer_, set::port_of;
     unsigned hot_lane_{};
-    host_context<B>& context_;
-    std::uint64_t context_stamp_;
-    starting_point from_;
-    endpoint_options options_;
-    channel_id channel_;
     Port port_;
     [[no_unique_address]] Handler handler_;
     [[no_unique_address]] Detect detect_;
     [[no_unique_address]] Clock clock_;
     Oob oob_{};
     oob_state oob_state_{oob_state::opening};
-    connection_blob own_{}, peer_{};
     nanoseconds now_{};
     bool opened_{}, begun_{};
 
 private:
-    status refused_{};  ///< why none of the lanes whose ports are up could be connected
+    using set::refused_;
     static constexpr unsigned poll_batch = 32;
     completion polled_[poll_batch]{};
 
@@ -225,51 +200,13 @@ private:
             if (self().usable(l)) return true;
         return false;
     }
-    VCCL_COLD bool any_port_up() noexcept {
-        for (unsigned l = 0; l < count_; ++l)
-            if (port_of(l).up.load()) return true;
-        return false;
-    }
 
     VCCL_COLD status open() {
         if (opened_) return {};
-        if (!detail::in_range(options_)) return errc::invalid_argument;
-        const topology& t = context_.shape();
-        auto ports = from_.is_port ? lanes_for(t, from_.port, channel_, port_, options_.lanes)
-                                   : lanes_for(t, from_.gpu, channel_, port_, options_.lanes);
-        if (!ports) return ports.error();
-        count_ = ports->size();
-        if (options_.first_lane >= count_) return status{errc::no_port, options_.first_lane};
-        own_ = connection_blob{};
-        own_.nonce = detail::random_word(options_.seed);
-        own_.session = options_.session;
-        own_.channel = channel_.value;
-        own_.lanes = static_cast<std::uint8_t>(count_);
-        own_.group = static_cast<std::uint8_t>(group);
-        own_.max_chunk = options_.max_chunk;
-        for (unsigned l = 0; l < count_; ++l) {
-            auto slot = context_.open((*ports)[l]);
-            if (!slot) return on_lane(slot.error(), l);
-            slots_[l] = *slot;
-            if (status s = lanes_[l].create(port_of(l).port, l, self().shape(), own_.nonce); !s) return on_lane(s, l);
-            auto end = lanes_[l].end();
-            auto attributes = port_of(l).port.query();
-            if (!end || !attributes) return on_lane(end ? attributes.error() : end.error(), l);
-            blob_lane& b = own_.lane[l];
-            b.port = port_of(l).name;
-            b.end = *end;
-            b.rail = t.ports[(*ports)[l].value].rail.value;
-            b.up = attributes->state == port_state::active;
-            b.link = static_cast<std::uint8_t>(attributes->link);
-        }
-        own_.host = t.hosts[t.host_of((*ports)[0]).value].name.view();
+        if (status s = this->open_lanes(port_, self().shape()); !s) return s;
         if (status s = self().fill(own_); !s) return s;
         opened_ = true;
         return {};
-    }
-    static status on_lane(status s, unsigned l) noexcept {
-        s.lane = static_cast<std::uint8_t>(l);
-        return s;
     }
 
     void poll_others() noexcept {
