@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// The host-proxy sender: chunks in order to one receiver, over whichever lane the receiver's grants name.
-/// From send() to the end of a chunk: send (records) -> hot (reads the CTS slot, posts the parts) -> acknowledged
+/// From send() to the end of a chunk: send (records) -> hot (reads the CTS slot, posts the parts: chunk_walk) -> acknowledged
 /// (retires). A fault is the same walk: the core rolls the cursor back and hot() posts again. Owner thread only.
 ///
 /// Buffers: a chunk's bytes must stay unchanged until the chunk is acknowledged (`wait`, or `on_done`), not merely until
@@ -9,9 +9,8 @@
 
 #include <vccl/base/owned.hpp>
 #include <vccl/channel/sender_core.hpp>
-#include <vccl/host/chunk_run.hpp>
+#include <vccl/host/chunk_walk.hpp>
 #include <vccl/host/core_access.hpp>
-#include <vccl/host/cts_ring.hpp>
 #include <vccl/host/endpoint.hpp>
 
 namespace vccl::inline v0 {
@@ -22,11 +21,14 @@ template <verbs_backend B, class Port, class Group, class Handler, class Log, cl
 class basic_host_sender
     : public endpoint<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler,
                       Detect, Clock, Oob>,
-      public detail::core_access<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
+      public detail::core_access<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>>,
+      private detail::chunk_walk<basic_host_sender<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Group::count> {
     using base = endpoint<basic_host_sender, B, Port, Group, Handler, Detect, Clock, Oob>;
     using core_type = sender_core<basic_host_sender, Log>;
     friend base;
     friend detail::core_access<basic_host_sender>;
+    using walk = detail::chunk_walk<basic_host_sender, B, Group::count>;
+    friend walk;
     friend core_type;
     friend channel_core<basic_host_sender>;
 
@@ -136,7 +138,7 @@ private:
 
     void fence(unsigned l) noexcept {
         base::fence(l);
-        plan_.on = nullptr;
+        this->forget_run();
     }
 
     /// The receiver offers a new half of a lane that is fenced here: reset, climb, answer with ours.
@@ -191,9 +193,10 @@ private:
         if (core_->over()) [[unlikely]]
             return moved;
         std::uint64_t acked = std::atomic_ref(ring_->ack.acked).load(std::memory_order_acquire);
+        using run_end = typename walk::run_end;
         run_end end = run_end::unusual;
         if constexpr (Group::count == 1 && !core_type::places) {
-            do end = post_run(acked, moved);
+            do end = this->post_run(acked, moved);
             while (end == run_end::more);
         }
         if (acked > core_->acked()) {
@@ -201,104 +204,10 @@ private:
             moved = true;
         }
         if (end == run_end::unusual) [[unlikely]]
-            moved |= post_any();
+            moved |= this->post_any();
         if (!moved && core_->outstanding()) moved = scan();
         room_ = core_->room();
         return moved;
-    }
-
-    /// The walk that looks at everything: posts chunks until one has no grant or the queues are full.
-    VCCL_NOINLINE bool post_any() noexcept {
-        bool moved = false;
-        std::uint64_t s = 0;
-        while (core_->next_post(s)) {
-            const cts_words c = ring_->read(s);
-            const auto g = core_->judge(c, s);
-            if (g == core_type::grant::absent) break;
-            if (g == core_type::grant::violation) {
-                core_->fail(status{errc::protocol_violation, c.lane()});
-                break;
-            }
-            moved |= acknowledged_to(c.acked);
-            if (!post_chunk(s, c)) break;
-            moved = true;
-        }
-        return moved;
-    }
-
-    enum class run_end : std::uint8_t { more, idle, unusual };  ///< how a run ended: try again, nothing to post, post_any()
-
-    VCCL_COLD bool make_plan(std::uint64_t binding) noexcept {
-        plan_.on = nullptr;
-        if (!core_->alive(binding)) return false;
-        const unsigned l = cts_words::lane_of(binding);
-        plan_.make(binding, this->lanes_[l], this->slots_[l], core_->mark(l));
-        return true;
-    }
-
-    /// The common case in one tight loop: fresh chunks in one piece, granted in one epoch on one lane, up to where a ring
-    /// begins anew. Stops at whatever else there is. Raises `acked_upto` to what the grants say, sets `moved` if it posted.
-    VCCL_ALWAYS_INLINE run_end post_run(std::uint64_t& acked_upto, bool& moved) noexcept {
-        const std::uint64_t first = core_->fresh(), fresh = core_->tail() - first;
-        if (fresh == 0) return core_->all_posted() ? run_end::idle : run_end::unusual;
-        cts_slot* slot = &ring_->slots[first & (max_window - 1)];
-        if (cts_ring::word_of<&cts_words::sequence>(*slot) != first) return run_end::idle;
-        const std::uint64_t binding = cts_ring::word_of<&cts_words::binding>(*slot);
-        if ((binding != plan_.binding || !plan_.on) && !make_plan(binding)) [[unlikely]]
-            return run_end::unusual;
-
-        work& w = plan_.write;
-        w.immediate = immediate::whole(cts_words::epoch_of(binding), first).raw - immediate::one_sequence;
-        const auto run = plan_.on->begin_run(0, wr_kind::data, w);
-        const std::uint32_t port = plan_.port;
-        const std::uint64_t mark = plan_.mark;
-        const std::uint64_t limits[] = {run.credit, max_window - (first & (max_window - 1)), core_->contiguous(first)};
-        std::uint64_t count = fresh;
-        for (const std::uint64_t most : limits)
-            if (count > most) count = most;
-        outgoing* o = &core_->at(first);
-        std::uint64_t acked = cts_ring::word_of<&cts_words::acked>(*slot), shared = cts_shared_mix(binding, acked),
-                      own = cts_sequence_mix(first);
-        bool ok = true;
-        cts_slot* const begin = slot;
-        for (cts_slot* const end = slot + count; slot != end; ++slot, ++o, own += cts_sequence_step) {
-            // The check tells all: written for this sequence, on this binding, with the acknowledgement of the slot before.
-            const std::uint64_t addr = cts_ring::word_of<&cts_words::addr>(*slot),
-                                room = cts_ring::word_of<&cts_words::room>(*slot);
-            const std::uint64_t check = cts_ring::word_of<&cts_words::check>(*slot) - cts_own_mix(own, addr, room);
-            if (check != shared) [[unlikely]] {
-                const std::uint64_t newer = cts_ring::word_of<&cts_words::acked>(*slot);
-                shared = cts_shared_mix(binding, newer);
-                if (check != shared) break;
-                acked = newer;
-            }
-            if (o->length > cts_words::length_of(room)) [[unlikely]]
-                break;
-            w.local_addr = o->addr;
-            w.lkey = o->region->local[port];
-            w.remote_addr = addr;
-            w.length = o->length;
-            w.rkey = rkey{cts_words::rkey_of(room)};
-            w.immediate += immediate::one_sequence;
-            w.flags = o->flags;
-            if (!run.post(w)) [[unlikely]] {
-                ok = false;
-                break;
-            }
-            static_cast<posting&>(*o) = std::bit_cast<posting>(mark);
-        }
-        const std::uint64_t posted = static_cast<std::uint64_t>(slot - begin);
-        if (posted == 0 && ok) return run_end::unusual;
-        if (acked_upto < acked) acked_upto = acked;
-        plan_.on->end_run(0, posted);
-        core_->posted_run(first + posted);
-        this->hot_lane_ = cts_words::lane_of(binding);
-        moved = true;
-        if (!ok) [[unlikely]] {
-            core_->posted(first + posted, this->hot_lane_);
-            this->core_fault(this->hot_lane_, fault_cause::local_error, wc_status::success);
-        }
-        return posted == fresh ? run_end::idle : run_end::more;
     }
 
     /// Nothing to post, but chunks to be acknowledged: grants that lie ahead carry acknowledgements, too.
@@ -336,34 +245,6 @@ private:
         }
     }
 
-    /// Posts the parts of chunk `s` that the receiver does not have, each on its own QP. False: the queues are full.
-    bool post_chunk(std::uint64_t s, const cts_words& c) noexcept {
-        outgoing& o = core_->at(s);
-        lane<B>& lane = this->lanes_[c.lane()];
-        placement place{0, o.length};
-        if constexpr (core_type::places) place = core_->place(s);
-        o.too_long = place.whole > c.length();
-        const chunk_cut cut = o.too_long ? chunk_cut{1, 0} : cut_chunk(o.length, Group::count);
-        for (unsigned p = 0; p < cut.parts; ++p)
-            if (!lane.room(detail::queue_of(s, p, Group::count))) return false;
-        work w{};
-        w.op = work_op::write_imm;
-        w.rkey = rkey{c.rkey()};
-        w.lkey = o.region->local[this->slots_[c.lane()]];
-        for (unsigned p = 0; p < cut.parts; ++p) {
-            if (o.arrived >> p & 1) continue;
-            detail::aim(w, o, cut, p, c, place.offset, s);
-            if (status e = lane.post(detail::queue_of(s, p, Group::count), wr_kind::data, w); !e) {
-                core_->posted(s, c.lane());
-                this->core_fault(c.lane(), fault_cause::local_error, wc_status::success);
-                return false;
-            }
-        }
-        core_->posted(s, c.lane());
-        this->hot_lane_ = c.lane();
-        return true;
-    }
-
     static const completion* arrivals(unsigned, const completion* c, const completion*) noexcept { return c; }
     void on_arrival(unsigned, std::uint32_t, const completion&) noexcept {}
     void on_flush(unsigned, std::uint64_t, bool) noexcept {}
@@ -390,7 +271,6 @@ private:
     Log log_;
     owned<cts_ring> ring_;
     memory ring_memory_;
-    detail::chunk_run<lane<B>> plan_{};
     std::uint64_t room_{};  ///< chunks that the rollback FIFO takes before hot() looks again; 0 while not connected
     std::uint64_t small_{}, most_{};  ///< chunks below the first are inlined; send() takes [small_, small_ + most_) at once
     late<core_type> core_;
