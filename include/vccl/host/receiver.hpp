@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// The host-proxy receiver: posts receives, grants them, keeps the ledger, and owns the channel's epoch and lane.
-/// From recv() to the end of a chunk: recv (ledger) -> hot (grants it) -> on_arrival (ledger's bit; flush) -> delivered.
+/// From recv() to the end of a chunk: recv (ledger) -> hot (grants it: grant_walk) -> on_arrival (ledger's bit; flush) -> delivered.
 /// Owner thread only. Buffers: a posted receive may be written until its chunk has ended; docs/threading.md.
 
 #include <vccl/base/owned.hpp>
@@ -9,20 +9,23 @@
 #include <vccl/host/core_access.hpp>
 #include <vccl/host/endpoint.hpp>
 #include <vccl/host/flush.hpp>
-#include <vccl/host/grant_run.hpp>
+#include <vccl/host/grant_walk.hpp>
 
 namespace vccl::inline v0 {
+
 /// What `host_receiver<...>` names.
 template <verbs_backend B, class Port, class Group, class Handler, class Log, class Failback, class Detect, class Clock,
           class Oob>
 class basic_host_receiver
     : public endpoint<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B, Port, Group, Handler,
                       Detect, Clock, Oob>,
-      public detail::core_access<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>> {
+      public detail::core_access<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>>,
+      private detail::grant_walk<basic_host_receiver<B, Port, Group, Handler, Log, Failback, Detect, Clock, Oob>, B> {
     using base = endpoint<basic_host_receiver, B, Port, Group, Handler, Detect, Clock, Oob>;
     using core_type = receiver_core<basic_host_receiver, Failback>;
     friend base;
     friend detail::core_access<basic_host_receiver>;
+    friend detail::grant_walk<basic_host_receiver, B>;
     friend core_type;
     friend grant_watch;
     friend channel_core<basic_host_receiver>;
@@ -50,7 +53,7 @@ public:
     /// The same, with a word that travels in the grant, for the sender's note_for().
     result<sequence> recv(const memory_view& room, std::uint64_t note) noexcept {
         const auto s = recv(room);
-        if (s) annotate(staging_[s->value & (max_window - 1)], s->value, note);
+        if (s) annotate(this->staging_[s->value & (max_window - 1)], s->value, note);
         return s;
     }
 
@@ -112,10 +115,10 @@ private:
 
     // --- executor of receiver_core ---
 
-    /// What was said of acknowledgements may have died with the lane: it is said again.
+    /// What was said of acknowledgements may have died with the lane.
     void fence(unsigned l) noexcept {
         base::fence(l);
-        acked_ = nothing_said;
+        this->acknowledge_anew();
     }
 
     VCCL_COLD bool prepare(unsigned l, lane_end& own) noexcept {
@@ -129,7 +132,7 @@ private:
     bool join(unsigned l, const lane_end& peer) noexcept { return static_cast<bool>(this->lanes_[l].connect(peer)); }
 
     VCCL_COLD void mark(unsigned l) noexcept {
-        if (this->lanes_[l].room(0)) write_acknowledgement(l, true);
+        if (this->lanes_[l].room(0)) this->write_acknowledgement(l, true);
         marks_[l] = this->lanes_[l].account(0).posted;
     }
     bool marked(unsigned l) noexcept { return this->lanes_[l].account(0).retired >= marks_[l]; }
@@ -146,11 +149,8 @@ private:
     }
 
     VCCL_COLD status fill(connection_blob& b) {
-        staging_.reset(new (std::nothrow) cts_slot[max_window + 1]{});
-        if (!staging_ || !flushes_.make(this->count_)) return errc::no_memory;
-        auto m = this->context_.register_memory(staging_.get(), (max_window + 1) * sizeof(cts_slot));
-        if (!m) return m.error();
-        staging_memory_ = std::move(*m);
+        if (!flushes_.make(this->count_)) return errc::no_memory;
+        if (status s = this->make_staging(this->context_); !s) return s;
         b.role = endpoint_role::receiver;
         b.secret = detail::random_secret();
         auto where = this->oob_.listen(this->options_.oob, b.secret);
@@ -180,13 +180,13 @@ private:
             deliver();
         room_ = core_->room();
         if (core_->wants_grant() && core_->may_grant() && due()) {
-            while (grant_run(moved)) {}
-            if (core_->wants_grant()) moved |= grant_any();
+            while (this->grant_run(moved)) {}
+            if (core_->wants_grant()) moved |= this->grant_any();
         }
         if (moved)
             quiet_since_ = this->now_;
-        else if (acked_ != core_->head() && this->now_ - quiet_since_ >= this->options_.ack_delay)
-            acknowledge();
+        else if (!this->all_acknowledged() && this->now_ - quiet_since_ >= this->options_.ack_delay)
+            this->acknowledge();
         return moved;
     }
 
@@ -249,99 +249,6 @@ private:
         }
         return c;
     }
-    /// Writes the CTS slots of all receives that wait for one; a run of neighbours goes out as one WRITE.
-    VCCL_NOINLINE bool grant_any() noexcept {
-        std::uint64_t s = 0;
-        if (!core_->next_grant(s)) return false;
-        const unsigned l = core_->active();
-        this->hot_lane_ = l;
-        const std::uint64_t binding = cts_words::make_binding(core_->epoch().value, core_->lanes()[l].generation, l);
-        do {
-            if (!this->lanes_[l].room(0)) return false;
-            const std::uint64_t first = s, wrap = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1));
-            std::uint64_t n = 0;
-            do {
-                const incoming& c = core_->at(s);
-                cts_words& w = staging_[s & (max_window - 1)].words;
-                w = {s,       c.addr,        cts_words::make_room(c.length, c.region->remote[this->slots_[l]].value),
-                     binding, core_->head(), 0};
-                w.check = check_of(w);
-                core_->granted(s);
-                ++n;
-            } while (n < wrap && core_->next_grant(s) && s == first + n);
-            if (!write_slots(l, first, n)) return true;
-        } while (core_->next_grant(s));
-        acked_ = core_->head();
-        return true;
-    }
-
-    /// The common case in one tight loop: chunks that were never granted before, up to where a ring begins anew. Prepares
-    /// what arrivals() compares. Returns true if there may be more.
-    VCCL_ALWAYS_INLINE bool grant_run(bool& moved) noexcept {
-        const std::uint64_t first = core_->next_fresh(), fresh = core_->fresh_end() - first;
-        const std::uint64_t binding = core_->binding();
-        if (binding != plan_.binding) [[unlikely]] {
-            const unsigned l = this->hot_lane_ = core_->active();
-            plan_.make(binding, this->lanes_[l], this->slots_[l], core_->mark(), this->options_.flush, staging_memory_,
-                       rkey{this->peer_.lane[l].ring_rkey});
-        }
-        const auto run = plan_.on->begin_run(0, wr_kind::grant, plan_.write);
-        if (fresh == 0 || run.credit == 0) return false;
-        std::uint64_t count = fresh;
-        // To where the peer's ring begins anew.
-        if (const std::uint64_t most = this->peer_.ring_depth - (first & (this->peer_.ring_depth - 1)); count > most)
-            count = most;
-        const std::uint64_t acked = core_->head();
-        incoming* const in = &core_->at(first);
-        detail::fill_slots(plan_, in, in + count, &staging_[first & (max_window - 1)], first, acked);
-        work& w = plan_.write;
-        core_->granted_run(first + count);
-        moved = true;
-        detail::aim(w, staging_.get(), this->peer_.ring_addr, this->peer_.ring_depth, first, count);
-        w.flags = w.length <= plan_.on->inline_bytes() ? work_flags::inlined : work_flags::none;
-        if (!run.post(w)) [[unlikely]] {
-            this->core_fault(this->hot_lane_, fault_cause::local_error, wc_status::success);
-            return false;
-        }
-        plan_.on->end_run(0, 1);
-        acked_ = acked;
-        return count != fresh;
-    }
-    bool write_slots(unsigned l, std::uint64_t first, std::uint64_t n) noexcept {
-        work w{};
-        w.op = work_op::write;
-        w.lkey = staging_memory_.region()->local[this->slots_[l]];
-        detail::aim(w, staging_.get(), this->peer_.ring_addr, this->peer_.ring_depth, first, n);
-        return write_to_sender(l, w);
-    }
-
-    bool write_to_sender(unsigned l, work& w, bool loud = false) noexcept {
-        w.rkey = rkey{this->peer_.lane[l].ring_rkey};
-        if (w.length <= this->lanes_[l].inline_bytes()) w.flags = work_flags::inlined;
-        if (this->lanes_[l].post(0, wr_kind::grant, w, loud)) return true;
-        this->core_fault(l, fault_cause::local_error, wc_status::success);
-        return false;
-    }
-
-    /// An acknowledgement on its own: no receive was posted for it to ride on.
-    VCCL_COLD void acknowledge() noexcept {
-        const unsigned l = core_->active();
-        if (!core_->may_grant() || !this->lanes_[l].room(0)) return;
-        acked_ = core_->head();
-        write_acknowledgement(l, false);
-    }
-    VCCL_COLD void write_acknowledgement(unsigned l, bool loud) noexcept {
-        std::uint64_t& staged = staging_[max_window].note_check;
-        staged = core_->head();
-        work w{};
-        w.op = work_op::write;
-        w.length = sizeof staged;
-        w.local_addr = reinterpret_cast<std::uint64_t>(&staged);
-        w.lkey = staging_memory_.region()->local[this->slots_[l]];
-        w.remote_addr = this->peer_.ring_addr;
-        (void)write_to_sender(l, w, loud);
-    }
-
     VCCL_ALWAYS_INLINE void on_arrival(unsigned l, std::uint32_t generation, const completion& c) noexcept {
         std::uint64_t s = 0;
         using arrival = typename core_type::arrival;
@@ -366,8 +273,8 @@ private:
         c.phase = chunk_phase::flushing;
         lane<B>& lane = this->lanes_[l];
         if (!lane.connected()) return;  // arrived while the lane was being fenced: it goes round again
-        const lkey key = staging_memory_.region()->local[this->slots_[l]];
-        if (!flushes_.begin(lane, this->slots_[l], s, c, staging_[max_window].note, key))
+        const lkey key = this->staging_memory_.region()->local[this->slots_[l]];
+        if (!flushes_.begin(lane, this->slots_[l], s, c, this->staging_[max_window].note, key))
             this->core_fault(l, fault_cause::local_error, wc_status::success);
     }
     void on_flush(unsigned l, std::uint64_t n, bool ok) noexcept { core_->flushed(flushes_.chunk(l, n), ok); }
@@ -384,14 +291,10 @@ private:
     std::uint64_t connection() const noexcept { return connection_; }
 
     Failback failback_;
-    owned_array<cts_slot> staging_;  ///< the last is no grant's: it is written while runs of grants are being read
-    memory staging_memory_;
-    detail::grant_run<lane<B>> plan_;  ///< made anew when lane or epoch change
     late<core_type> core_;
     std::uint64_t most_{};  ///< bytes of a receive
     std::uint64_t room_{};  ///< receives that the window takes before hot() looks again; 0 while not connected
-    static constexpr std::uint64_t nothing_said = ~std::uint64_t{0};
-    std::uint64_t connection_{}, acked_{}, stale_{};  // acked_: as last told to the sender
+    std::uint64_t connection_{}, stale_{};
     nanoseconds quiet_since_{};
     std::uint64_t marks_[max_lanes]{};
     detail::flushes flushes_;
