@@ -3,11 +3,18 @@
 /// The sender's backlog: the rollback FIFO and the cursor that walks it, forward as grants come and back when a lane
 /// dies. Pure. Owner thread only.
 
+#include <vccl/model/wire.hpp>
 #include <vccl/policy/replay.hpp>
 
 #include <utility>
 
 namespace vccl::inline v0 {
+
+/// What a sync makes of the chunks that were posted on lanes which have died.
+struct setback {
+    std::uint64_t replayed{};   ///< chunks that are sent again, wholly or in part
+    std::uint64_t delivered{};  ///< chunks that had arrived as a whole, though never acknowledged
+};
 
 /// acked <= cursor <= posted <= tail: everything below `acked` is gone, everything below `posted` was posted at least once,
 /// and the cursor is at the next chunk that wants to be.
@@ -78,6 +85,27 @@ public:
         acked_ = upto;
         if (cursor_ < acked_) cursor_ = acked_;
         return true;
+    }
+
+    /// The receiver has said which generations are dead, and what has arrived from `sync.sequence` on. Effects: of what was
+    /// posted on those, the missing parts want to be posted, and the cursor goes back to the first. `qps`: of a lane.
+    VCCL_COLD setback roll_back(const control_message& sync, unsigned qps) noexcept {
+        setback back;
+        for (std::uint64_t s = acked_; s < posted_; ++s) {
+            outgoing& o = at(s);
+            if (!o.posted || o.generation > sync.dead_generation[o.lane]) continue;
+            const std::uint64_t i = s - sync.sequence;
+            o.arrived = i < sync.count ? sync.arrived[i] : 0;
+            const unsigned all = (1u << (o.too_long ? 1 : cut_chunk(o.length, qps).parts)) - 1;
+            if ((o.arrived & all) == all) {
+                ++back.delivered;
+                continue;
+            }
+            o.posted = false;
+            ++back.replayed;
+            if (s < cursor_) cursor_ = s;
+        }
+        return back;
     }
 
     /// How many of the chunks that `wanted(sequence, outgoing)` are on this generation of a lane and not acknowledged.

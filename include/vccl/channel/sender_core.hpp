@@ -1,11 +1,12 @@
 #pragma once
 /// \file
-/// The sender's protocol: the rollback FIFO's cursor, the grants it may use, and obedience to the receiver's epochs.
+/// The sender's protocol: the grants it may use for its backlog, and obedience to the receiver's epochs.
 /// Pure; see channel/core.hpp for the executor and the thread. Beyond what core.hpp lists, its executor offers:
 ///   bool rebuild(unsigned lane, const lane_end& peer, lane_end& own)   fenced -> RTS towards the peer's new half
 
 #include <vccl/channel/backlog.hpp>
 #include <vccl/channel/core.hpp>
+#include <vccl/channel/work_watch.hpp>
 
 namespace vccl::inline v0 {
 
@@ -73,7 +74,8 @@ public:
     // --- set-up -------------------------------------------------------------------------------------------------
 
     VCCL_COLD void connected(std::uint32_t up, nanoseconds now) noexcept {
-        this->alive_at_ = last_tick_ = progress_at_ = now;
+        this->alive_at_ = last_tick_ = now;
+        work_.moved(now);
         for (unsigned l = 0; l < this->book_.count(); ++l)
             if (up >> l & 1) this->book_.raise(l, now);
         next_hello_ = now;
@@ -164,7 +166,7 @@ public:
         if (this->over()) return this->tick_when_over(now);
         if (now - last_tick_ > this->book_.times().progress_timeout / 2) {
             this->forgive(now);
-            progress_at_ = now;
+            work_.moved(now);
         }
         last_tick_ = now;
         // Everything is acknowledged and the peer has gone home: that is an orderly end, too.
@@ -260,22 +262,7 @@ private:
     VCCL_COLD void follow(nanoseconds now) noexcept {
         sync_pending_ = false;
         const control_message& m = sync_;
-        std::uint64_t replayed = 0, delivered = delivered_unknown_;
-        delivered_unknown_ = 0;
-        for (std::uint64_t s = acked_; s < posted_; ++s) {
-            outgoing& o = at(s);
-            if (!o.posted || o.generation > m.dead_generation[o.lane]) continue;
-            const std::uint64_t i = s - m.sequence;
-            o.arrived = i < m.count ? m.arrived[i] : 0;
-            const unsigned all = (1u << (o.too_long ? 1 : cut_chunk(o.length, group_).parts)) - 1;
-            if ((o.arrived & all) == all) {
-                ++delivered;
-                continue;
-            }
-            o.posted = false;
-            ++replayed;
-            if (s < cursor_) cursor_ = s;
-        }
+        const setback back = this->roll_back(m, group_);
         this->epoch_ = m.epoch;
         followed_ = m.epoch;
         this->io_.tell(this->message(control_kind::sync_ack, m.lane));
@@ -286,11 +273,11 @@ private:
         e.cause = this->last_cause_ == fault_cause::peer_notice ? static_cast<fault_cause>(m.cause) : this->last_cause_;
         e.wc = static_cast<wc_status>(m.wc);
         e.took = now - this->fault_at_;
-        e.replayed = replayed;
-        e.already_delivered = delivered;
+        e.replayed = back.replayed;
+        e.already_delivered = back.delivered + std::exchange(delivered_unknown_, 0);
         this->state_ = this->book_.any_up() ? channel_state::running : channel_state::suspended;
         if (this->state_ == channel_state::suspended) this->suspended_at_ = now;
-        progress_at_ = now;
+        work_.moved(now);
         this->report(e);
         // The receiver may have chosen a lane that is dead here: say so, it walks on.
         if (!this->book_.usable(m.lane)) {
@@ -339,7 +326,7 @@ private:
         this->book_.raise(l, now);
         this->book_.hurry(l, now);
         if (this->state_ == channel_state::suspended) this->state_ = channel_state::running;
-        progress_at_ = now;
+        work_.moved(now);
         channel_event e{};
         e.what = kind::lane_restored;
         e.lane = lane_id{static_cast<std::uint8_t>(l)};
@@ -352,44 +339,31 @@ private:
         return a;
     }
 
-    /// Suspicion of work that stands still; a verdict only if the lane answers and nothing moves nevertheless.
     VCCL_COLD void watch_progress(nanoseconds now) noexcept {
-        if (acked_ != seen_acked_ || acked_ == posted_) {
-            if (acked_ != seen_acked_) {
-                this->alive_at_ = now;
-                this->book_.heard(last_lane_used_, now);
-            }
+        if (acked_ != seen_acked_) {
             seen_acked_ = acked_;
-            progress_at_ = now;
-            return;
+            this->alive_at_ = now;
+            this->book_.heard(work_.lane(), now);
+            work_.moved(now);
+        } else if (this->state_ == channel_state::running && acked_ != posted_ && at(acked_).posted) {
+            work_.look(this->book_, at(acked_), now,
+                       [&](unsigned l) { lane_fault(l, fault_cause::hung, wc_status::success, now); });
+        } else {
+            work_.moved(now);
         }
-        const outgoing& oldest = at(acked_);
-        if (!oldest.posted || this->state_ != channel_state::running) {
-            progress_at_ = now;
-            return;
-        }
-        last_lane_used_ = oldest.lane;
-        const lane_state& l = this->book_[oldest.lane];
-        if (l.health != lane_health::up || l.generation != oldest.generation) return;
-        if (now - progress_at_ >= this->book_.times().hung_timeout &&
-            l.heard_at - progress_at_ > this->book_.times().progress_timeout)
-            lane_fault(oldest.lane, fault_cause::hung, wc_status::success, now);
-        else if (now - progress_at_ >= this->book_.times().progress_timeout &&
-                 now - l.heard_at >= this->book_.times().progress_timeout)
-            this->book_[oldest.lane].suspected = true;
     }
 
     unsigned group_;
     std::uint64_t seen_acked_{};
     std::uint64_t delivered_unknown_{};
-    unsigned last_lane_used_{};
+    work_watch work_;
     std::uint32_t noticing_{};  ///< lanes whose death the receiver has not acknowledged, a bit each
     std::uint32_t followed_{};  ///< the last epoch adopted through a sync
     bool sync_pending_{}, parting_{};
     control_message sync_{};
     fault_cause causes_[max_lanes]{};
     wc_status wcs_[max_lanes]{};
-    nanoseconds next_hello_{}, last_tick_{}, progress_at_{};
+    nanoseconds next_hello_{}, last_tick_{};
     lane_end own_end_[max_lanes]{};
 };
 
