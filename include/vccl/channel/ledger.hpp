@@ -131,6 +131,33 @@ public:
         }
     }
 
+    /// Is anything granted on that lane, or being flushed there?
+    VCCL_COLD bool outstanding_on(unsigned lane) noexcept {
+        for (std::uint64_t s = head_; s != tail_; ++s) {
+            const incoming& c = at(s);
+            if ((c.phase == chunk_phase::granted || c.phase == chunk_phase::flushing) && c.lane == lane) return true;
+        }
+        return false;
+    }
+
+    /// Effects: the chunks that were granted on what `is_dead(incoming)` wait for another grant; parts that arrived stay, but
+    /// for those that a flush was to make visible.
+    template <class IsDead>
+    VCCL_COLD void take_back(IsDead&& is_dead) noexcept {
+        for (std::uint64_t s = head_; s != tail_; ++s) {
+            incoming& c = at(s);
+            const bool dead = is_dead(c);
+            if (dead) c.expected.origin = 0;
+            if (c.phase == chunk_phase::granted && dead) c.phase = chunk_phase::waiting;
+            if (c.phase == chunk_phase::flushing && dead) {
+                c.phase = chunk_phase::waiting;
+                c.arrived = 0;
+                c.bytes = 0;
+            }
+        }
+        granted_ = head_;
+    }
+
     /// A flush ended. Failed: the chunk counts as not received (G9); its lane's fault sends it round again.
     void flushed(std::uint64_t s, bool ok) noexcept {
         incoming& c = at(s);

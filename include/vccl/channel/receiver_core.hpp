@@ -7,6 +7,7 @@
 ///   bool marked(unsigned lane)                          has it completed?
 ///   bool join(unsigned lane, const lane_end& peer)      INIT -> RTS towards the peer's half
 
+#include <vccl/channel/barren_faults.hpp>
 #include <vccl/channel/core.hpp>
 #include <vccl/channel/grant_watch.hpp>
 #include <vccl/channel/ledger.hpp>
@@ -91,17 +92,14 @@ public:
             this->state_ != channel_state::announcing)
             return;
         if (l != active_ && !outstanding_on(l)) return;
-        if (cause == fault_cause::local_error && head_ == barren_head_) {
-            // The same again and nothing received in between: slower each time, and not for ever.
-            if (now - barren_since_ >= this->options_.give_up_after) {
+        if (cause != fault_cause::local_error) {
+            barren_.over(head_, now);
+        } else if (const unsigned times = barren_.again(head_, now); times != 0) {
+            if (barren_.lasted(now) >= this->options_.give_up_after) {
                 this->fail(this->lane_status(errc::lane_failed));
                 return;
             }
-            this->book_.postpone(l, now, barren_++);
-        } else {
-            barren_ = 0;
-            barren_head_ = head_;
-            barren_since_ = now;
+            this->book_.postpone(l, now, times - 1);  // slower each time
         }
         turn(now);
     }
@@ -232,14 +230,6 @@ private:
         return true;
     }
 
-    VCCL_COLD bool outstanding_on(unsigned l) noexcept {
-        for (std::uint64_t s = head_; s != tail_; ++s) {
-            const incoming& c = at(s);
-            if ((c.phase == chunk_phase::granted || c.phase == chunk_phase::flushing) && c.lane == l) return true;
-        }
-        return false;
-    }
-
     VCCL_COLD void begin(nanoseconds now) noexcept {
         this->state_ = channel_state::running;
         channel_event e{};
@@ -252,18 +242,7 @@ private:
     /// All dead lanes are fenced: the ledger holds the truth. Takes back their grants and chooses the next lane.
     VCCL_COLD void decide(nanoseconds now) noexcept {
         if (this->book_.any_fencing()) return;  // a sync calls generations dead: none leaves while they can still write (G2)
-        for (std::uint64_t s = head_; s != tail_; ++s) {
-            incoming& c = at(s);
-            const bool dead = c.generation <= this->book_[c.lane].dead_generation;
-            if (dead) c.expected.origin = 0;
-            if (c.phase == chunk_phase::granted && dead) c.phase = chunk_phase::waiting;
-            if (c.phase == chunk_phase::flushing && dead) {
-                c.phase = chunk_phase::waiting;
-                c.arrived = 0;
-                c.bytes = 0;
-            }
-        }
-        granted_ = head_;
+        take_back([this](const incoming& c) { return c.generation <= this->book_[c.lane].dead_generation; });
         if (!choose()) {
             this->suspend(now);
             return;
@@ -385,10 +364,10 @@ private:
 
     Failback failback_;
     unsigned first_lane_, active_;
-    std::uint64_t seen_head_{}, barren_head_{~std::uint64_t{0}};
-    unsigned barren_{};
+    std::uint64_t seen_head_{};
+    barren_faults barren_;
     bool resuming_{};
-    nanoseconds next_sync_{}, sync_retry_{first_retry}, last_tick_{}, barren_since_{};
+    nanoseconds next_sync_{}, sync_retry_{first_retry}, last_tick_{};
     grant_watch grants_;
     lane_end own_end_[max_lanes]{};
 };
