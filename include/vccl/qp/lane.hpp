@@ -1,12 +1,11 @@
 #pragma once
 /// \file
 /// One lane at one end: the CQ, the QP group, the control QP and the flush QP of a port, with an account of every WR
-/// posted, so that "drained" is a fact. Owner thread of the endpoint only.
+/// posted. Owner thread of the endpoint only.
 
 #include <vccl/base/owned.hpp>
 #include <vccl/model/wire.hpp>
-#include <vccl/model/wr_id.hpp>
-#include <vccl/verbs/backend.hpp>
+#include <vccl/qp/account.hpp>
 
 #include <bit>
 
@@ -20,18 +19,6 @@ struct lane_shape {
     std::uint32_t inline_bytes{64};
     bool flush{false};
     qp_timers timers{};
-};
-
-/// What one QP has taken and given back. Unsignaled WRs are retired by the next completion of their QP.
-struct wr_account {
-    std::uint64_t posted{};
-    std::uint64_t retired{};
-    std::uint32_t receives{};        ///< receive WRs outstanding
-
-    std::uint64_t in_queue() const noexcept { return posted - retired; }
-    bool drained() const noexcept { return posted == retired && receives == 0; }
-    /// A completion named the WR that was the `mark`-th (modulo 2^36): it and all before it are done.
-    void retire(std::uint64_t mark) noexcept { retired += (mark - retired) & wr_id::mark_mask; }
 };
 
 template <verbs_backend B>
@@ -195,22 +182,7 @@ public:
         return s;
     }
 
-    /// What post() looks up each time, looked up once for a run of posts on one QP. `step` makes the next wr_id in the work
-    /// request that is used again and again; `posted` closes the account.
-    struct run {
-        qp_type& qp;
-        std::uint64_t signal_mask;
-        std::uint64_t credit;  ///< so many may be posted
-
-        VCCL_ALWAYS_INLINE status post(work& w) const noexcept {
-            const std::uint64_t id = w.wr_id + (std::uint64_t{1} << wr_id::mark_shift);
-            w.wr_id = id;
-            if ((id & signal_mask) == 0) [[unlikely]]
-                ask(w);
-            return qp.post(w);
-        }
-        VCCL_COLD static void ask(work& w) noexcept { w.flags = w.flags | work_flags::signaled; }
-    };
+    using run = post_run<qp_type>;
     run begin_run(unsigned i, wr_kind kind, work& w) noexcept {
         w.wr_id = wr_id_of(i, kind, accounts_[i].posted);
         return {*qps_[i], signal_mask_, shape_.send_depth - accounts_[i].in_queue()};
