@@ -38,14 +38,19 @@ public:
         std::uint16_t began = 0;
         watch turns;
         std::uint64_t done = 0;
+        bool gives_up = false;
         for (unsigned round = 0;; ++round) {
+            turns.must = gives_up || round % patience == patience - 1;
             const sight seen = glance(index, turns);
             if (round == 0) began = seen.at.epoch();
             r.epoch = seen.at.epoch();
             done = seen.done;
             if (done >= index) break;
-            if (round % 4 == 0) {
-                if (const device_result why = look(until); !why) return why;
+            if (round % 4 == 0 || gives_up) {
+                if (const device_result why = look(until); !why) {
+                    if (why.what != outcome::timeout || turns.looked || gives_up) return why;
+                    gives_up = true;  // others have looked, who need not have said what they found
+                }
             } else if (turns.looked) {
                 spin(until.host());
             } else {
@@ -100,6 +105,7 @@ protected:
     queue_words* w_;
 
 private:
+    static constexpr unsigned patience = 1024;  ///< rounds of a wait, of which one at least looks, whatever others do
     static constexpr unsigned probes = 8;  ///< of a poll: it takes up to 2^(probes - 1) CQEs
     /// Pollers meet the service on `completed` and the gate, whatever the posters share: each writes one and then reads the
     /// other, and one of them must see what the other wrote. On a CPU that takes seq_cst; in a GPU's memory, where the service
@@ -118,10 +124,12 @@ private:
     };
     /// A thread that waits, among others that do: each look is a load or more across a bus, which many at once keep from all else.
     /// So they look in turns: a thread alone again and again, one of several when no other has begun since its last round.
+    /// Others may be here for a moment only and say nothing: so each looks now and then in any case, and before it gives up.
     struct watch {
         std::uint64_t looks{};  ///< the queue's, as last seen
         unsigned count{};  ///< of its own
         std::uint32_t each{1};  ///< WQEs a CQE, as far as it knows
+        bool must{};  ///< look in this round
         bool looked{};  ///< in the last round
         bool others{};  ///< another one looks, too
     };
@@ -129,7 +137,7 @@ private:
     VCCL_HOST_DEVICE bool takes_turn(watch& w, std::uint64_t looks) const noexcept {
         if constexpr (Policy::alone) return true;
         const bool first = w.count == 0, alone = looks == w.looks;
-        if (first || (alone && w.looked)) {
+        if (first || w.must || (alone && w.looked)) {
             (void)fetch_add<order::relaxed, Policy::who>(&w_->looks, std::uint64_t{1});
             w.looks = looks + 1;
             return true;

@@ -240,6 +240,26 @@ TEST_CASE("Who waits looks at the CQ when no other has begun to since, and belie
     CHECK(r.passes == begun + 7);
 }
 
+TEST_CASE("Who waits finds what is done although others never stop looking, also at its deadline") {
+    rig r;
+    const ref tx = sender(r);
+    r.on_pass = [&r] { ++r.words.looks; };  // for something else, again and again: they say nothing of what is done here
+    CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    deadline soon = r.within(20'000);
+    CHECK(queue_ref<policy>(&r.view).wait_all(soon));
+
+    CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    deadline late = r.within(3'600'000'000'000);
+    const std::uint64_t begun = r.passes;
+    CHECK(queue_ref<policy>(&r.view).wait_all(late));
+    CHECK(r.passes - begun < 2000);
+
+    r.nic[0]->silent = true;
+    CHECK(tx.put(thread_scope{}, 0, 0, 8));
+    deadline never = r.within(20'000);
+    CHECK(queue_ref<policy>(&r.view).wait_all(never).what == outcome::timeout);
+}
+
 TEST_CASE("Who has waited together with others says what it found") {
     rig r;
     const ref tx = sender(r);
