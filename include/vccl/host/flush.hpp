@@ -28,14 +28,16 @@ public:
         w.local_addr = reinterpret_cast<std::uint64_t>(&scratch);
         w.lkey = key;
         if (!lane.room(Lane::flush_index)) return errc::would_block;
-        chunk_[lane.id()][(lane.account(Lane::flush_index).posted + 1) % max_window] = s;
+        chunk_[lane.id()].of_flush[(lane.account(Lane::flush_index).posted + 1) % max_window] = s;
         return lane.post(Lane::flush_index, wr_kind::flush, w, true);
     }
     /// The chunk of the n-th flush of a lane's generation.
-    std::uint64_t chunk(unsigned lane, std::uint64_t n) const noexcept { return chunk_[lane][n % max_window]; }
+    std::uint64_t chunk(unsigned lane, std::uint64_t n) const noexcept { return chunk_[lane].of_flush[n % max_window]; }
 
 private:
-    using of_lane = std::uint64_t[max_window];
+    struct of_lane {  // a class: nvcc makes of a new array of arrays what g++ does not take
+        std::uint64_t of_flush[max_window];
+    };
     owned_array<of_lane> chunk_;
 };
 
