@@ -9,6 +9,18 @@ file(MAKE_DIRECTORY ${scratch})
 
 include(${CMAKE_CURRENT_LIST_DIR}/must.cmake)
 
+# must_refuse(SENTENCE COMPONENT OPTION...): what find_package says of a component that it does not find.
+function(must_refuse sentence component)
+    file(WRITE ${scratch}/refused/CMakeLists.txt "project(p LANGUAGES CXX)\nfind_package(vccl REQUIRED COMPONENTS ${component})\n")
+    execute_process(COMMAND ${CMAKE_COMMAND} -S ${scratch}/refused -B ${scratch}/refused/${component} -DCMAKE_CXX_COMPILER=${CXX}
+        -DCMAKE_PREFIX_PATH=${prefix} ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+    string(REGEX REPLACE "[ \n]+" " " said "${said}")
+    string(FIND "${said}" "${sentence}" at)
+    if(NOT failed OR at LESS 0)
+        message(FATAL_ERROR "wanted to hear: ${sentence}\nheard: ${said}")
+    endif()
+endfunction()
+
 if(WAY MATCHES "^(find_package|pkg_config)$")
     must(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
 elseif(WAY STREQUAL "fetch_content")
@@ -36,5 +48,13 @@ endif()
 must(${program})
 if(NOT said MATCHES "hello from vccl [0-9]+\\.[0-9]+\\.[0-9]+")
     message(FATAL_ERROR "the program said: ${said}")
+endif()
+if(WAY STREQUAL "find_package")
+    # Without a minimum version of CMake, and with components that cannot be had.
+    must_refuse("'nosuch' was not built when vccl was installed, or there is no such component" nosuch)
+    if(EXISTS ${prefix}/include/vccl/bootstrap AND HAVE_OPENSSL)
+        must_refuse("'bootstrap' needs OpenSSL::Crypto, which find_package does not find here" bootstrap
+            -DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON)
+    endif()
 endif()
 file(REMOVE_RECURSE ${scratch})
