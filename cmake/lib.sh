@@ -13,10 +13,10 @@ die() {
     exit 2
 }
 
-# there PROGRAM-OR-HEADER-OR-PATH: whether it is installed.
+# there PROGRAM-OR-HEADER-OR-PATH: whether it is installed. A path may be a pattern.
 there() {
     case $1 in
-    /*) [[ -e $1 ]] ;;
+    /*) compgen -G "$1" >/dev/null ;;
     *.h | *.hpp) [[ -e /usr/include/$1 || -e /usr/local/include/$1 ]] ||
         compgen -G "/usr/include/*-linux-gnu*/$1" >/dev/null ;;
     *) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 || -x /sbin/$1 ]] ;;

@@ -67,6 +67,7 @@ public:
     /// @}
 
     void connect() {
+        compare_options();
         if (const status s = mesh_->connect(exchange_, seconds(o_.patience)); !s)
             throw user_error("cannot connect: " + describe_exchange_fault(s));
         exchange_.while_waiting([this] { mesh_->progress(); });
@@ -96,6 +97,17 @@ public:
     }
 
 private:
+    /// Each tells the next one what it was started with: if two differ, somebody next to somebody does.
+    void compare_options() {
+        const std::string own = common_words(o_);
+        const auto* const first = reinterpret_cast<const std::byte*>(own.data());
+        auto got = exchange_.exchange({{(rank() + 1) % ranks(), 0, {first, first + own.size()}}}, seconds(o_.patience));
+        if (!got) throw user_error(describe_exchange_fault(got.error()));
+        for (const parcel& p : *got)
+            if (const std::string other(reinterpret_cast<const char*>(p.bytes.data()), p.bytes.size()); other != own)
+                throw user_error("all ranks must be started with the same options; rank " + std::to_string(p.peer) + " has\n  " +
+                                 other + "\nand this one\n  " + own);
+    }
     static std::uint32_t peers(const options& o, std::uint32_t ranks, bool pairs) noexcept {
         return pairs || 2 * o.rings > ranks - 1 ? ranks - 1 : 2 * o.rings;
     }

@@ -51,6 +51,16 @@ struct options {
     double patience{60};
 };
 
+/// What all ranks must have been given alike, as words of a command line.
+inline std::string common_words(const options& o) {
+    std::string words = "-n " + std::to_string(o.iterations) + " --piece " + std::to_string(o.piece) + " -b " +
+                        std::to_string(o.least) + " -e " + std::to_string(o.most) + " -f " + std::to_string(o.factor) + " -w " +
+                        std::to_string(o.warmup) + " --place " + o.place + " -d " + o.type + " -o " + o.op + " --rings " +
+                        std::to_string(o.rings);
+    if (o.every) words += " --every";
+    return words;
+}
+
 /// Options that make sense where there are sizes, elements and a picture.
 inline void add_sizes(CLI::App& app, options& o, const choices& can) {
     app.add_option("-b,--min-bytes", o.least, "smallest size")->transform(CLI::AsSizeValue(false))->default_str("8");

@@ -81,6 +81,14 @@ def ranks_that_do_not_meet_say_why():
         run(1, [where, "Address already in use", "VCCL_ROOT or VCCL_PORT"], "moe", *quick, **torchrun(0, 2, VCCL_ROOT=where))
 
 
+def ranks_that_were_started_differently_say_so():
+    for name, words in (("all_reduce", ["-d", "int32"]), ("all_reduce", ["--rings", "2"]), ("all_gather", ["--every"])):
+        port = free_port()
+        ranks = [start(name, *small, *(words if r else []), **torchrun(r, 2, VCCL_PORT=port)) for r in (0, 1)]
+        for r in (1, 0):
+            end(ranks[r], 1, "all ranks must be started with the same options", f"rank {1 - r} has", " ".join(words))
+
+
 def launchers_start_all_of_them():
     port = free_port()
     for name in ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "moe"):
@@ -123,8 +131,8 @@ def too_little_shared_memory_is_told():
         assert p.returncode == 1 and re.search(r"rank 0: .* MiB of /dev/shm wanted, .* MiB free; .*--shm-size", p.stdout), f"{size}:\n{p.stdout}"
 
 
-for test in (mistakes_are_told_before_anything_runs, nonsense_of_a_launcher_is_refused, ranks_that_do_not_meet_say_why, launchers_start_all_of_them,
-             a_killed_job_leaves_nothing_to_the_next_one, too_little_shared_memory_is_told):
+for test in (mistakes_are_told_before_anything_runs, nonsense_of_a_launcher_is_refused, ranks_that_do_not_meet_say_why,
+             ranks_that_were_started_differently_say_so, launchers_start_all_of_them, a_killed_job_leaves_nothing_to_the_next_one, too_little_shared_memory_is_told):
     test()
     print(test.__name__)
 shutil.rmtree(folder)
