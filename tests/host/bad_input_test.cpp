@@ -90,6 +90,10 @@ TEST_CASE("A blob of another version is refused by its version, whatever follows
     const status s = b.w.rx->begin_connect(other);
     CHECK(s.code == errc::version_mismatch);
     CHECK(s == status{errc::version_mismatch, subject::wire_version, wire_version, version});
+    for (const std::size_t bytes : {std::size_t{8}, sizeof(connection_blob) + 1000}) {  // another version, another size
+        other.resize(bytes);
+        CHECK(b.w.rx->begin_connect(other) == s);
+    }
     b.still_fine();
 }
 

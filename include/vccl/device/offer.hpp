@@ -41,8 +41,9 @@ VCCL_COLD inline void append_offer(std::vector<std::byte>& blob, device_offer o)
     blob.insert(blob.end(), raw.begin(), raw.end());
 }
 
-/// Effects: takes the offer off the end of `blob`. Errors: bad_blob (also that of a host endpoint), version_mismatch.
+/// Effects: takes the offer off the end of `blob`. Errors: as check_blob_version; bad_blob, also that of a host endpoint.
 VCCL_COLD inline result<device_offer> take_offer(std::span<const std::byte>& blob, bool of_receiver) noexcept {
+    if (status s = check_blob_version(blob); !s) return s;
     device_offer o{};
     if (blob.size() < sizeof o) return status{errc::bad_blob, static_cast<std::uint32_t>(blob.size())};
     std::memcpy(&o, blob.data() + blob.size() - sizeof o, sizeof o);

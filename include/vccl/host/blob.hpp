@@ -76,16 +76,29 @@ VCCL_COLD inline status other_session(std::uint64_t own, std::uint64_t peer) noe
     return {errc::wrong_peer, subject::session_high, low(own >> 32), low(peer >> 32)};
 }
 
-/// Returns: the peer's blob, if it is whole, of this version, and fits `own`. The refusals, in this order: bad_blob,
-/// version_mismatch, bad_blob, wrong_peer (role, session or channel), policy_mismatch (QPs, lanes or link layer),
+/// Magic and version lie at the start of a blob of any version; all else, its size too, is the version's own. Returns: bad_blob
+/// if it is none, version_mismatch if it is another version's.
+VCCL_COLD inline status check_blob_version(std::span<const std::byte> raw) noexcept {
+    std::uint32_t magic = 0;
+    std::uint16_t version = 0;
+    static_assert(offsetof(connection_blob, magic) == 0 && offsetof(connection_blob, version) == sizeof magic);
+    if (raw.size() < sizeof magic + sizeof version) return status{errc::bad_blob, static_cast<std::uint32_t>(raw.size())};
+    std::memcpy(&magic, raw.data(), sizeof magic);
+    std::memcpy(&version, raw.data() + sizeof magic, sizeof version);
+    if (magic != connection_blob::magic_value) return errc::bad_blob;
+    if (version != wire_version) return status{errc::version_mismatch, subject::wire_version, wire_version, version};
+    return {};
+}
+
+/// Returns: the peer's blob, if it is whole, of this version, and fits `own`. The refusals, in this order: those of
+/// check_blob_version, bad_blob, wrong_peer (role, session or channel), policy_mismatch (QPs, lanes or link layer),
 /// rail_mismatch; in `detail` what this end has, in `extra` what the peer has.
 VCCL_COLD inline result<connection_blob> decode_blob(std::span<const std::byte> raw, const connection_blob& own) noexcept {
+    if (status s = check_blob_version(raw); !s) return s;
     connection_blob b{};
     if (raw.size() < offsetof(connection_blob, lane) || raw.size() > sizeof b)
         return status{errc::bad_blob, static_cast<std::uint32_t>(raw.size())};
     std::memcpy(static_cast<void*>(&b), raw.data(), raw.size());
-    if (b.magic != connection_blob::magic_value) return errc::bad_blob;
-    if (b.version != wire_version) return status{errc::version_mismatch, subject::wire_version, wire_version, b.version};
     if (b.lanes == 0 || b.lanes > max_lanes || b.bytes != raw.size() || b.bytes != blob_size(b.lanes) ||
         b.checksum != blob_checksum(b, b.bytes))
         return errc::bad_blob;

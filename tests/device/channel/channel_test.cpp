@@ -32,6 +32,23 @@ TEST_CASE("More lanes than a stamp can tell the rings of are refused") {
     }
 }
 
+TEST_CASE("A blob of another version is refused by its version, whatever its size") {
+    soft_world<1> w;
+    auto of_tx = w.tx->local_info(), of_rx = w.rx->local_info();
+    REQUIRE(of_tx);
+    REQUIRE(of_rx);
+    const std::uint16_t version = wire_version + 1;
+    for (auto* blob : {&*of_tx, &*of_rx})
+        std::memcpy(blob->data() + offsetof(connection_blob, version), &version, sizeof version);
+    const status other{errc::version_mismatch, subject::wire_version, wire_version, version};
+    for (const std::size_t bytes : {of_tx->size() - 24, sizeof(connection_blob) + 1000, std::size_t{8}}) {
+        of_tx->resize(bytes);
+        of_rx->resize(bytes);
+        CHECK(w.tx->begin_connect(*of_rx) == other);
+        CHECK(w.rx->begin_connect(*of_tx) == other);
+    }
+}
+
 TEST_CASE("A port dies under a running kernel: nothing is lost, nothing comes twice, and the port is used again") {
     soft_world<2> w;
     REQUIRE(w.connect());
