@@ -4,6 +4,7 @@
 #include <vccl/base/clock.hpp>
 #include <vccl/model/shapes.hpp>
 #include <vccl/testing/contracts.hpp>
+#include <vccl/testing/loopback.hpp>
 #include <vccl/testing/memory_oob.hpp>
 #include <vccl/vccl.hpp>
 
@@ -29,6 +30,21 @@ struct one_process {
 
 TYPE_TO_STRING(one_process);
 VCCL_BACKEND_CONTRACTS(one_process);
+
+TEST_CASE("queues deeper than any NIC has are refused, up to the largest number") {
+    verbs::completion_ring ring(5);
+    completion c{};
+    for (unsigned i = 0; i < 5; ++i) ring.push(c);
+    CHECK(ring.take(&c, 1).has_value());
+    auto port = *testing::loopback<>{}.open("any");
+    auto cq = *port.create_cq(5);
+    for (const std::uint32_t depth : {(1u << 22) + 1, 1u << 31, (1u << 31) + 1, 0xffffffffu}) {
+        CAPTURE(depth);
+        CHECK_THROWS_AS(verbs::completion_ring{depth}, std::bad_alloc);
+        CHECK_EQ(port.create_cq(depth).error().code, errc::invalid_argument);
+        CHECK_EQ(port.create_qp(cq, {.recv_depth = depth}).error().code, errc::invalid_argument);
+    }
+}
 
 TEST_CASE("a channel over a backend of one's own brings every byte in order") {
     own::in_process shared;

@@ -131,8 +131,14 @@ public:
             a.mtu = 4096;
             return a;
         }
-        result<cq> create_cq(std::uint32_t depth) noexcept { return cq{depth}; }
-        result<qp> create_qp(cq& c, const qp_limits& l) noexcept { return qp{std::in_place, wire_, c.ring(), l.recv_depth}; }
+        result<cq> create_cq(std::uint32_t depth) noexcept {
+            if (depth > verbs::completion_ring::most_depth) return errc::invalid_argument;
+            return cq{depth};
+        }
+        result<qp> create_qp(cq& c, const qp_limits& l) noexcept {
+            if (l.recv_depth > verbs::completion_ring::most_depth) return errc::invalid_argument;
+            return qp{std::in_place, wire_, c.ring(), l.recv_depth};
+        }
         result<mr> register_memory(void* p, std::size_t bytes) noexcept { return mr::make(wire_->memory, 0, p, bytes); }
         result<async_event> next_event() noexcept { return async_event{}; }
         std::uint32_t inline_limit() noexcept { return 256; }

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 namespace vccl::inline v0::verbs {
@@ -14,8 +15,11 @@ namespace vccl::inline v0::verbs {
 /// As many completions as were asked for, or some more. One that finds it full is lost, as others then are: see take().
 class completion_ring {
 public:
-    /// Throws: std::bad_alloc.
-    explicit completion_ring(std::uint32_t depth) : ring_(std::bit_ceil(depth)) {}
+    /// More entries than this no NIC has, either.
+    static constexpr std::uint32_t most_depth = 1u << 22;
+
+    /// Throws: std::bad_alloc, also for more than most_depth.
+    explicit completion_ring(std::uint32_t depth) : ring_(depth > most_depth ? throw std::bad_alloc{} : std::bit_ceil(depth)) {}
 
     /// Effects: the youngest completion. Never blocks.
     void push(const completion& c) noexcept { ring_[tail_++ & (ring_.size() - 1)] = c; }
