@@ -284,12 +284,26 @@ TEST_CASE("A rank that dies in the middle of an exchange ends it for all, by nam
     });
 }
 
-TEST_CASE("Parcels to nobody and parcels that are too large are refused") {
+TEST_CASE("Who has a parcel for nobody is told, and so are all others, at once") {
+    for (const std::uint32_t who : {0u, 1u}) {
+        CAPTURE(who);
+        job(3).run([who](tcp_bootstrap& b) {
+            CHECK(b.barrier(limit));
+            std::vector<parcel> out{{1, 0, bytes_of("good")}};
+            if (b.rank() == who) out.push_back({3, 0, bytes_of("bad")});
+            const status expected{b.rank() == who ? errc::invalid_argument : errc::aborted, subject::rank,
+                                  b.rank() == who ? 3 : who};
+            CHECK(b.exchange(out, limit).error() == expected);
+            CHECK(b.barrier(limit) == expected);
+        });
+    }
+}
+
+TEST_CASE("Parcels that are too large are refused") {
     bootstrap_limits limits;
     limits.frame_bytes = 1000;
     job(2).run(
         [](tcp_bootstrap& b) {
-            CHECK(b.exchange({{2, 0, {}}}, limit).error().code == errc::invalid_argument);
             CHECK(b.barrier(limit));
             const status s = b.exchange({{1 - b.rank(), 0, std::vector<std::byte>(b.rank() == 1 ? 2000 : 10)}}, limit).error();
             CHECK((s.code == errc::too_large || s.code == errc::aborted));
@@ -444,6 +458,70 @@ TEST_CASE("A port that talks, but is no rank 0, is known by its answer") {
     });
     check_says(refusal_of({.rank = 1, .ranks = 2, .root = root}, good), {root, "is no rank 0 of a job", "VCCL_PORT"});
     other.join();
+}
+
+TEST_CASE("A welcome that is none is told as what it is") {
+    struct answer {
+        std::string what;
+        std::function<void(bootstrap_stream&, const message_code&)> give;
+        const char* said;
+    };
+    const std::vector<std::byte> welcome{static_cast<std::byte>(bootstrap_frame::welcome)};
+    for (const answer& a : {answer{"under another key",
+                                   [&](bootstrap_stream& rank, const message_code&) {
+                                       rank.secure({}, true, 1000);
+                                       rank.put_frame(welcome);
+                                   },
+                                   "a message of rank 0 was changed on its way"},
+                            answer{"larger than any",
+                                   [&](bootstrap_stream& rank, const message_code& key) {
+                                       rank.secure(key, true, 1000);
+                                       rank.put_frame(std::vector<std::byte>(2000));
+                                   },
+                                   "frame_bytes"},
+                            answer{"of another kind",
+                                   [&](bootstrap_stream& rank, const message_code& key) {
+                                       rank.secure(key, true, 1000);
+                                       rank.put_frame(std::vector<std::byte>{static_cast<std::byte>(bootstrap_frame::parcels)});
+                                   },
+                                   "rank 0 sends what it must not; build all ranks from one version"},
+                            answer{"a refusal for a reason that this version does not know",
+                                   [&](bootstrap_stream& rank, const message_code& key) {
+                                       rank.secure(key, true, 1000);
+                                       rank.put_frame(detail::failure_frame(static_cast<errc>(250)));
+                                   },
+                                   "rank 0 sends what it must not; build all ranks from one version"},
+                            answer{"a refusal of the rank's number",
+                                   [&](bootstrap_stream& rank, const message_code& key) {
+                                       rank.secure(key, true, 1000);
+                                       rank.put_frame(detail::failure_frame(detail::rank_fault(errc::wrong_peer, 1)));
+                                   },
+                                   "rank 0 does not take this rank's number, 1"}}) {
+        CAPTURE(a.what);
+        const auto listener = detail::listen_at(*detail::resolve_address("127.0.0.1:0"));
+        REQUIRE(listener);
+        std::thread other([&] {
+            pollfd p{listener->get(), POLLIN, 0};
+            REQUIRE(::poll(&p, 1, 20'000) == 1);
+            bootstrap_stream rank(detail::socket_fd(::accept4(listener->get(), nullptr, nullptr, SOCK_CLOEXEC)));
+            std::optional<bootstrap_hello> hello;
+            while (!(hello = rank.take<bootstrap_hello>())) REQUIRE(rank.pump(sizeof *hello));
+            bootstrap_challenge challenge;
+            challenge.code = handshake_code(good, handshake_role::root_knows, *hello, challenge.nonce);
+            rank.put(challenge);
+            while (!rank.take<bootstrap_proof>()) REQUIRE(rank.pump(sizeof(bootstrap_proof)));
+            a.give(rank, handshake_code(good, handshake_role::key, *hello, challenge.nonce));
+            CHECK(rank.pump(0));
+            CHECK(hung_up(rank));
+        });
+        const job_place place{.rank = 1, .ranks = 2, .root = std::string(detail::own_address(listener->get()).view())};
+        bootstrap_limits limits;
+        limits.frame_bytes = 1000;
+        const auto b = tcp_bootstrap::join(place, good, limit, limits);
+        CHECK_FALSE(b);
+        if (!b) check_says(describe_join_fault(b.error(), place), {"rank 1 cannot join", place.root, a.said});
+        other.join();
+    }
 }
 
 TEST_CASE("Who cannot exchange is told whose fault it is") {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace vccl::inline v0 {
 
@@ -81,6 +82,17 @@ constexpr std::string_view text(wc_status s) noexcept {
 
 namespace detail {
 
+/// What the system calls an errno. Any thread, which strerror is not for.
+inline std::string errno_text(std::uint32_t error) {
+    char buffer[128] = "unknown error";
+    [[maybe_unused]] const auto said = ::strerror_r(static_cast<int>(error), buffer, sizeof buffer);
+    // GNU's function returns the text, POSIX' has put it into the buffer.
+    if constexpr (std::is_pointer_v<decltype(said)>)
+        return said;
+    else
+        return buffer;
+}
+
 inline std::string number_text(subject about, std::uint32_t n) {
     if (about == subject::role && (n == 1 || n == 2)) return n == 1 ? "sender" : "receiver";
     if (about == subject::link && n < 2) return n == 0 ? "InfiniBand" : "Ethernet";
@@ -101,7 +113,7 @@ inline std::string numbers_text(const status& s) {
     const std::string first = std::to_string(s.detail), second = std::to_string(s.extra);
     switch (s.about) {
         case subject::none: return s.code == errc::system && s.detail != 0 ? ": error " + first : "";
-        case subject::system_error: return s.detail == 0 ? "" : ": " + std::string(std::strerror(static_cast<int>(s.detail)));
+        case subject::system_error: return s.detail == 0 ? "" : ": " + errno_text(s.detail);
         case subject::peer_code:
             if (s.detail == 0) return "";
             if (s.detail == static_cast<std::uint32_t>(errc::aborted)) return " (the peer did)";

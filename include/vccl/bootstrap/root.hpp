@@ -116,6 +116,9 @@ public:
         return deliver(std::move(from), deadline);
     }
 
+    /// Effects: the ranks' next exchange ends with `aborted` by rank 0, unless they were told of another error before.
+    void give_up() { (void)fail(detail::rank_fault(errc::aborted, 0)); }
+
     std::function<void()> while_waiting;  ///< called again and again while it waits for ranks
 
 private:

@@ -66,19 +66,19 @@ public:
     /// its ends. Rank 0 has it from its listener; if that takes any address, it is "0.0.0.0": name one of the host instead.
     const std::string& own_host() const noexcept { return own_host_; }
 
-    /// Effects: see parcel_exchange. An error is final, and all ranks get one. Errors: timeout, peer_lost, aborted,
-    /// protocol_violation, too_large, wrong_peer, each with `subject::rank` if one is to blame; invalid_argument (a parcel to nobody).
-    /// describe_exchange_fault says them in a sentence.
+    /// Effects: see parcel_exchange. An error is final, and all ranks get one. Errors: timeout, peer_lost, aborted (another rank had
+    /// an error), protocol_violation, too_large, wrong_peer, each with `subject::rank` if one is to blame; invalid_argument (a parcel
+    /// to nobody). describe_exchange_fault says them in a sentence.
     result<std::vector<parcel>> exchange(std::vector<parcel> parcels, nanoseconds timeout) {
         if (!why_) return why_;
         for (const parcel& p : parcels) {
-            if (p.peer >= place_.ranks) return detail::rank_fault(errc::invalid_argument, p.peer);
-            if (p.bytes.size() > ~std::uint32_t{0}) return detail::rank_fault(errc::too_large, place_.rank);
+            if (p.peer >= place_.ranks) return give_up(detail::rank_fault(errc::invalid_argument, p.peer));
+            if (p.bytes.size() > ~std::uint32_t{0}) return give_up(detail::rank_fault(errc::too_large, place_.rank));
         }
         if (place_.ranks == 1) return parcels;
         const nanoseconds deadline = steady_clock{}.now() + timeout;
         auto got = root_ ? root_->exchange(std::move(parcels), deadline) : by_root(parcels, deadline);
-        if (!got) why_ = got.error();
+        if (!got) return give_up(got.error());
         return got;
     }
     /// Effects: from now on `f` is called again and again while an exchange waits for other ranks: say, to drive ends, without
@@ -154,14 +154,22 @@ private:
         return {};
     }
 
+    /// Effects: no exchange any more, and the others are told, if they were not yet.
+    status give_up(status why) {
+        why_ = why;
+        if (root_) {
+            root_->give_up();
+        } else if (line_.open()) {
+            line_.put_frame(detail::failure_frame(why));
+            (void)line_.pump(0);
+        }
+        return why;
+    }
+
     result<std::vector<parcel>> by_root(const std::vector<parcel>& parcels, nanoseconds deadline) {
         std::vector<std::byte> out{static_cast<std::byte>(bootstrap_frame::parcels)};
         for (const parcel& p : parcels) pack_parcel(out, p.peer, p);
-        if (out.size() > limits_.frame_bytes) {
-            line_.put_frame(detail::failure_frame(errc::too_large));
-            (void)line_.pump(0);
-            return detail::rank_fault(errc::too_large, place_.rank);
-        }
+        if (out.size() > limits_.frame_bytes) return detail::rank_fault(errc::too_large, place_.rank);
         line_.put_frame(out);
         auto got = frame(deadline);
         if (!got) return got.error().code == errc::system ? got.error() : detail::rank_fault(got.error().code, 0);

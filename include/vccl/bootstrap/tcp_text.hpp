@@ -10,7 +10,7 @@ namespace vccl::inline v0 {
 namespace detail {
 
 inline std::string reason_text(const status& s) {
-    return s.about == subject::system_error && s.detail != 0 ? std::strerror(static_cast<int>(s.detail)) : "";
+    return s.about == subject::system_error && s.detail != 0 ? errno_text(s.detail) : "";
 }
 inline std::string in_brackets(const std::string& text) { return text.empty() ? text : " (" + text + ")"; }
 
@@ -22,6 +22,17 @@ inline std::string listen_fault(const status& s) {
                              : s.detail == EACCES        ? "this user may not listen there: give a port above 1023"
                                                          : "give another address or port";
     return "rank 0 cannot listen" + in_brackets(reason_text(s)) + "; " + what + " (VCCL_ROOT or VCCL_PORT, for all ranks)";
+}
+
+/// What is wrong with what someone sent, where the code says it all; else nothing.
+inline std::string stream_fault(errc code, const std::string& who) {
+    switch (code) {
+        case errc::too_large:
+            return who + " sends or is sent more than an exchange carries; raise bootstrap_limits::frame_bytes at all ranks";
+        case errc::wrong_peer: return "a message of " + who + " was changed on its way; see who is on the network between";
+        case errc::protocol_violation: return who + " sends what it must not; build all ranks from one version";
+        default: return "";
+    }
 }
 
 inline std::string join_fault(const status& s, const job_place& p) {
@@ -46,8 +57,11 @@ inline std::string join_fault(const status& s, const job_place& p) {
                 return "who answers there does not know this job's secret; give all ranks the same VCCL_SECRET and, if it is "
                        "set, "
                        "VCCL_JOB; or another port, if another job has this one";
-            return "this rank was told that there are " + first + " ranks, rank 0 that there are " + second +
-                   "; start all with the same number";
+            if (s.about == subject::ranks)
+                return "this rank was told that there are " + first + " ranks, rank 0 that there are " + second +
+                       "; start all with the same number";
+            if (s.about == subject::rank) return "rank 0 does not take this rank's number, " + first + "; it counts ranks from 0";
+            return stream_fault(s.code, "rank 0");
         case errc::bad_blob:
             return "who answers there is no rank 0 of a job; give this job another port (VCCL_ROOT or VCCL_PORT)";
         case errc::version_mismatch:
@@ -55,6 +69,8 @@ inline std::string join_fault(const status& s, const job_place& p) {
                    "; build all ranks from one version";
         case errc::already_exists:
             return "another process is rank " + first + " already; give each its own rank, and each job its own port or secret";
+        case errc::too_large:
+        case errc::protocol_violation: return stream_fault(s.code, "rank 0");
         default: return describe(s);
     }
 }
@@ -76,9 +92,8 @@ inline std::string describe_exchange_fault(const status& s) {
         case errc::timeout: return who + " did not come along in time; see what it says, or wait longer";
         case errc::aborted: return who + " gave up; see what it says";
         case errc::too_large:
-            return who + " sends or is sent more than an exchange carries; raise bootstrap_limits::frame_bytes at all ranks";
-        case errc::wrong_peer: return "a message of " + who + " was changed on its way; see who is on the network between";
-        case errc::protocol_violation: return who + " sends what it must not; build all ranks from one version";
+        case errc::wrong_peer:
+        case errc::protocol_violation: return detail::stream_fault(s.code, who);
         default: return describe(s);
     }
 }
