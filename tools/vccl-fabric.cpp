@@ -102,7 +102,7 @@ int run(const std::string& wanted, const std::vector<std::string>& command, doub
         if (s.code == errc::not_found) return complain("no fabric is called '" + name + "'; see vccl-fabric list");
         if (s.code == errc::version_mismatch) return complain("fabric '" + name + "' was made by another version of vccl");
         if (s.code == errc::bad_blob) return complain("'" + name + "' is damaged or not a fabric");
-        return complain("cannot attach to '" + name + "': " + std::string(text(s.code)));
+        return complain("cannot attach to '" + name + "': " + describe(s));
     }
 
     if (command[0] == "status" || command[0] == "watch") {

@@ -61,6 +61,8 @@ TEST_CASE("a status in words says what was expected and what was found") {
     ends_with({errc::peer_lost, subject::rank, 3}, "(rank 3)");
     ends_with({errc::timeout, subject::rank, 3, 1}, "(rank 3)");
     ends_with({errc::timeout, subject::rank, 3, 5}, "(rank 3 and 4 more)");
+    ends_with({errc::permission, subject::owner, 1001},
+              "(the software fabric of that name is user 1001's: choose another name, or run as that user)");
     CHECK(vccl::describe({errc::no_memory, subject::shared_memory, 66, 64}).find("(66 MiB of /dev/shm wanted, 64 MiB free; ") !=
           std::string::npos);
     ends_with({errc::policy_mismatch, subject::link, 0, 1}, "(link layer: InfiniBand here, Ethernet at the peer)");

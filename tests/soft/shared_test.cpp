@@ -578,6 +578,36 @@ TEST_CASE("a name in use is refused, that of a dead creator is taken over") {
     CHECK(soft_fabric::create_shared(name, soft_topology(2, 1, 1, 1)));
 }
 
+TEST_CASE("a fabric of another user is refused as theirs, whether it runs or not") {
+    if (::geteuid() != 0) {
+        MESSAGE("skipped: only root can be another user");
+        return;
+    }
+    const auto name = unique_name("theirs");
+    const auto as_another_user = [name](int fd) {
+        if (::setuid(65534) != 0) return false;
+        return put(fd, soft_fabric::create_shared(name, soft_topology(1, 1, 1, 1)).error()) &&
+               put(fd, soft_fabric::attach(name).error());
+    };
+    const auto check = [&] {
+        child other(as_another_user);
+        status of_create, of_attach;
+        REQUIRE(get(other.fd(), of_create));
+        REQUIRE(get(other.fd(), of_attach));
+        CHECK(of_create == status{errc::permission, subject::owner, 0});
+        CHECK(of_attach == status{errc::permission, subject::owner, 0});
+    };
+    {
+        auto running = take(soft_fabric::create_shared(name, soft_topology(1, 1, 1, 1)));
+        check();
+    }
+    const int left = ::open(path_of(name).c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+    REQUIRE(left >= 0);
+    check();
+    ::close(left);
+    ::unlink(path_of(name).c_str());
+}
+
 TEST_CASE("more processes than the fabric has places for are refused") {
     soft_options o;
     o.processes = 2;

@@ -89,6 +89,7 @@ enum class subject : std::uint8_t {
     port,
     gpu,
     fabric,          ///< software fabric, by name; `detail`: errno or 0
+    owner,           ///< software fabric of that name is another user's; `detail`: the user's number
     // `detail`: this end's; `extra`: the peer's.
     wire_version,
     role,            ///< `endpoint_role`

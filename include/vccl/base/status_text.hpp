@@ -134,6 +134,8 @@ inline std::string numbers_text(const status& s) {
         case subject::port: return missing("port");
         case subject::gpu: return missing("GPU");
         case subject::fabric: return " (a software fabric of that name; `vccl-fabric list` shows what there is)";
+        case subject::owner:
+            return " (the software fabric of that name is user " + first + "'s: choose another name, or run as that user)";
         case subject::wire_version: return both("wire version");
         case subject::role: return both("role");
         case subject::session_low: return both("session");

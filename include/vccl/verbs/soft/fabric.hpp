@@ -49,6 +49,7 @@ public:
             soft_fabric(std::make_shared<soft_detail::engine>(std::move(*map), topology(t), o.manual_time), false));
     }
     /// For this process and others, under a name of letters, digits, '-' and '_'. `already_exists`: a live process has it.
+    /// `permission` (`subject::owner`): another user has it. `no_memory` (`subject::shared_memory`): /dev/shm is full.
     static result<soft_fabric> create_shared(std::string_view name, const topology& t, const soft_options& o = {}) {
         if (auto s = check(t, o); !s) return s;
         if (o.manual_time) return errc::unsupported;
@@ -56,7 +57,8 @@ public:
         if (!map) return map.error();
         return result<soft_fabric>(soft_fabric(std::make_shared<soft_detail::engine>(std::move(*map), topology(t), false), true));
     }
-    /// `not_found`: no such fabric. `version_mismatch`, `bad_blob`: something else has that name.
+    /// `not_found`: no such fabric. `permission` (`subject::owner`): it is another user's. `version_mismatch`, `bad_blob`:
+    /// something else has that name.
     static result<soft_fabric> attach(std::string_view name) {
         auto map = soft_detail::segment_map::attach(name);
         if (!map) return map.error();

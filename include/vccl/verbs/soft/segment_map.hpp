@@ -46,6 +46,13 @@ inline status system_error(int error) noexcept {
     return {code, code == errc::not_found ? subject::fabric : subject::system_error, static_cast<std::uint32_t>(error)};
 }
 
+/// Why a fabric's file could not be had: it is another user's, or else `other`.
+inline status not_ours(const std::string& path, status other) noexcept {
+    struct stat about {};
+    if (::stat(path.c_str(), &about) != 0 || about.st_uid == ::geteuid()) return other;
+    return {errc::permission, subject::owner, static_cast<std::uint32_t>(about.st_uid)};
+}
+
 /// A file descriptor that closes itself.
 class unique_fd {
 public:
@@ -160,7 +167,7 @@ public:
         if (!valid_name(name)) return errc::invalid_argument;
         segment_map m;
         m.file_ = unique_fd(::open(path_of(name).c_str(), O_RDWR | O_CLOEXEC));
-        if (!m.file_) return system_error(errno);
+        if (!m.file_) return errno == EACCES ? not_ours(path_of(name), system_error(EACCES)) : system_error(errno);
         struct stat info {};
         if (::fstat(m.file_.get(), &info) != 0) return system_error(errno);
         if (info.st_size < static_cast<off_t>(sizeof(segment_header))) return errc::bad_blob;
@@ -274,12 +281,13 @@ private:
 
     /// Gives the finished draft its name; takes the name from a segment whose creator is dead.
     static status publish(const std::string& draft, const std::string& path) noexcept {
+        constexpr status taken{errc::already_exists, subject::fabric, 0};
         for (int attempt = 0; attempt < 8; ++attempt) {
             if (::link(draft.c_str(), path.c_str()) == 0) return {};
             if (errno != EEXIST) return system_error(errno);
-            if (unlink_if_dead(path) == liveness::alive) break;
+            if (unlink_if_dead(path) == liveness::alive) return taken;
         }
-        return {errc::already_exists, subject::fabric, 0};
+        return not_ours(path, taken);
     }
 
     std::size_t bytes_{};
