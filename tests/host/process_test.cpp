@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -15,6 +16,8 @@
 #include <vector>
 
 #include <dirent.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -227,6 +230,38 @@ struct shared {
     }
 };
 
+/// Two ends of a channel where /dev/shm holds a fabric of `settings`, but no more than `bytes` in all: what connect() says at each.
+/// Nothing: this user may not have a /dev/shm of its own.
+std::optional<std::array<status, 2>> connect_within(const char* bytes, const endpoint_options& settings) {
+    int fds[2];
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
+    const pid_t pid = ::fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+        if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+            ::mount("none", "/dev/shm", "tmpfs", 0, bytes) != 0)
+            std::_Exit(1);
+        auto f = verbs::soft_fabric::create_shared("narrow", make_cluster(2, 2, 2, 2));
+        auto g = verbs::soft_fabric::attach("narrow");
+        if (!f || !g) std::_Exit(2);
+        host_context<verbs::soft> a(*f->host("A"), f->shape()), b(*g->host("B"), g->shape());
+        sender tx(a, gpu_id{0}, channel_id{7}, settings);
+        receiver rx(b, gpu_id{2}, channel_id{7}, settings);
+        const auto of_tx = tx.local_info(), of_rx = rx.local_info();
+        if (!of_tx || !of_rx) std::_Exit(3);
+        const std::array<status, 2> said{tx.connect(*of_rx, patience), rx.connect(*of_tx, patience)};
+        std::_Exit(put(fds[1], &said, sizeof said) ? 0 : 4);
+    }
+    ::close(fds[1]);
+    std::array<status, 2> said;
+    const bool got = get(fds[0], &said, sizeof said);
+    ::close(fds[0]);
+    int how = -1;
+    ::waitpid(pid, &how, 0);
+    REQUIRE((how == 0 || (WIFEXITED(how) && WEXITSTATUS(how) == 1)));
+    return got ? std::optional(said) : std::nullopt;
+}
+
 void whole(const outcome& out, std::uint64_t chunks) {
     CHECK(out.end.code == errc::ok);
     CHECK(out.chunks == chunks);
@@ -258,6 +293,21 @@ TEST_CASE("Two processes: either end's port dies in the middle and returns") {
         whole(in, 600);
         CHECK(in.failovers >= 1);
         CHECK(out.failovers == in.failovers);
+    }
+}
+
+TEST_CASE("Too little of /dev/shm for a connection is told as that, not as dead lanes") {
+    endpoint_options o;
+    o.give_up_after = 1_s;
+    const auto said = connect_within("size=600k", o);  // room for the fabric, not for what travels between two processes
+    if (!said) {
+        MESSAGE("skipped: needs a /dev/shm of its own");
+        return;
+    }
+    for (const status& s : *said) {
+        CHECK(s.code == errc::no_memory);
+        CHECK(s.about == subject::shared_memory);
+        CHECK(s.detail == 1);
     }
 }
 

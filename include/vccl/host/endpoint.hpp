@@ -41,7 +41,7 @@ public:
         return encode_blob(own_);
     }
 
-    /// Effects: takes the peer's blob and begins to connect; `progress()` until `connected()`.
+    /// Effects: takes the peer's blob and begins to connect; `progress()` until `connected()` or `health()` says why not.
     VCCL_COLD status begin_connect(std::span<const std::byte> remote) {
         if (status s = open(); !s) return s;
         if (begun_) return errc::already_connected;
@@ -55,12 +55,14 @@ public:
         const std::uint64_t connection = (own_.nonce ^ peer_.nonce) * 0x9e3779b97f4a7c15u;
         self().accept(connection, up);
         begun_ = true;
+        // Lanes that want memory which the machine lacks do not come back as others do.
+        if (up == 0 && refused_.about == subject::shared_memory) self().core_fail(refused_);
         return {};
     }
     bool connected() const noexcept { return begun_ && self().state() == channel_state::running; }  ///< over some lane, now
 
     /// Effects: exchanges nothing itself: takes the peer's blob and waits until the channel runs. Errors: as decode_blob;
-    /// port_down if no lane came up, or what refused the last of them; peer_lost if the out-of-band channel did not, timeout.
+    /// port_down if no lane came up, or what refused the last of them (no_memory for want of /dev/shm at once); peer_lost if the out-of-band channel did not, timeout.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         const status s = wait_until(timeout, [&] { return connected(); });
