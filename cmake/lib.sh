@@ -33,6 +33,11 @@ absent_packages() {
     done < <(grep -v '^ *\(#\|$\)' "$file") | sort -u
 }
 
+# apt_has_lists: whether apt knows what there is to be had, beyond what is installed.
+apt_has_lists() {
+    grep -q '^ *origin ' <<<"$(LC_ALL=C apt-cache policy 2>/dev/null)"
+}
+
 # install_packages FILE PURPOSE...: install what is missing, or name it and leave. Of a purpose with a question mark, only what
 # this distribution has.
 install_packages() {
@@ -46,7 +51,7 @@ install_packages() {
         ((${#absent[@]})) || return 0
         die "missing (by their Debian names): ${absent[*]}. Install them and try again."
     fi
-    if ((${#absent[@]})); then "${as_root[@]}" apt-get -qq update >&2 || true; fi
+    if ((${#absent[@]})) || ! apt_has_lists; then "${as_root[@]}" apt-get -qq update >&2 || true; fi
     for package in "${wished[@]}"; do
         if apt-cache show "$package" >/dev/null 2>&1; then absent+=("$package"); fi
     done
@@ -56,19 +61,40 @@ install_packages() {
         die "apt-get could not install: ${absent[*]}"
 }
 
-# configure PRESET [CMAKE-ARGUMENT...]: into $build_root/PRESET, quietly unless it fails.
+# settings ARGUMENT...: all that the outcome of configuring depends on, but for files.
+settings() {
+    printf '%s\n' "$top" "$build_root" "$PATH" "${CC-}" "${CXX-}" "${CUDACXX-}" "${CFLAGS-}" "${CXXFLAGS-}" "${CMAKE_PREFIX_PATH-}" "$@"
+}
+
+# configured FOLDER SETTINGS: whether this build folder was configured so, and neither the project nor what is installed has
+# changed since.
+configured() {
+    local stamp=$1/configured
+    [[ -e $stamp && -e $1/CMakeCache.txt && $(<"$stamp") == "$2" ]] || return 1
+    [[ -e $1/build.ninja || -e $1/Makefile ]] || return 1
+    [[ ! /var/lib/dpkg/status -nt $stamp ]] || return 1
+    [[ -z $(find "$top" \( -path "$build_root" -o -path "$top/build" -o -name .git \) -prune -o \
+        \( -name CMakeLists.txt -o -name '*.cmake' -o -name 'CMake*Presets.json' \) -newer "$stamp" -print -quit) ]]
+}
+
+# configure PRESET [CMAKE-ARGUMENT...]: into $build_root/PRESET, unless that is done; quietly unless it fails.
 configure() {
-    local preset=$1 log
-    shift
-    mkdir -p "$build_root/$preset"
-    log=$build_root/$preset/configure.log
-    if [[ ! -e $build_root/$preset/CMakeCache.txt ]] && command -v ninja >/dev/null; then set -- "$@" -G Ninja; fi
+    local preset=$1 folder=$build_root/$1 wanted
+    local log=$folder/configure.log
     # One cache serves every checkout.
     export CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1
-    (cd "$top" && cmake --preset "$preset" -B "$build_root/$preset" "$@") >"$log" 2>&1 || {
+    wanted=$(settings "$@")
+    if configured "$folder" "$wanted"; then return 0; fi
+    shift
+    mkdir -p "$folder"
+    rm -f "$folder/configured"
+    if [[ ! -e $folder/CMakeCache.txt ]] && command -v ninja >/dev/null; then set -- "$@" -G Ninja; fi
+    echo "$wanted" >"$folder/configuring"   # older than whatever changes meanwhile
+    (cd "$top" && cmake --preset "$preset" -B "$folder" "$@") >"$log" 2>&1 || {
         cat "$log" >&2
         return 1
     }
+    mv "$folder/configuring" "$folder/configured"
 }
 
 # compile PRESET TARGET...: build these targets of a configured preset; the log is shown only if that fails.
