@@ -68,7 +68,7 @@ def what_was_there_stays_until_all_is_well():
     mine, link, pipe = folder / "mine", folder / "link", folder / "pipe"
     mine.write_bytes(kept)
     link.symlink_to(mine)
-    for words in (["--port", "A.nic7.p0"], ["--fabric", "no such name"], ["--fail", "at=50% run exit 3"]):
+    for words in (["--first-lane", "7"], ["--fabric", "no such name"], ["--fail", "at=50% run exit 3"]):
         run("--output", str(mine), "--size", "1MiB", *words, status=1)
         assert mine.read_bytes() == kept, words
     for output in (mine, link):  # the file that is read
@@ -111,7 +111,11 @@ def mistakes_are_explained():
                                 (["--rate", "fast"], 2, "400MB/s"), (["--file", "/no/such/file"], 1, "/no/such/file"),
                                 (["--output", "/no/such/folder/x", "--size", "1MiB"], 1, "/no/such/folder/x"),
                                 (["--results", "/proc/no", "--size", "1MiB"], 1, "--results"), (["--devices", "mlx5_"], 2, "--backend ibv"), (["--backend", "ibv", "--rate", "1MB/s"], 2, "--rate"),
-                                (["--fail", "at=10% run exit 3", "--size", "8MiB"], 1, "exit 3"), (["--port", "A.nic7.p0", "--size", "1MiB"], 1, "A.nic7.p0"), (["--fabric", "a b"], 1, "64 letters"),
+                                (["--fail", "at=10% run exit 3", "--size", "8MiB"], 1, "exit 3"), (["--first-lane", "7", "--size", "1MiB"], 1, "no such port"), (["--fabric", "a b"], 1, "64 letters"),
+                                (["--port", "A.nic0.p1"], 2, "--port: names a port of one role; it needs --role A or --role B"),
+                                (["--role", "A", "--connect", "localhost"], 2, "HOST:PORT"), (["--role", "B", "--listen", "localhost:"], 2, "HOST:PORT"),
+                                (["--role", "A", "--connect", "localhost:99999"], 2, "99999 is no port"), (["--role", "B", "--listen", ":65536"], 2, "65536 is no port"),
+                                (["--role", "A", "--connect", "localhost:0"], 2, "0 is no port to connect to"),
                                 (["--size", "18446744073709551615"], 1, "--chunk"), (["--output", "/dev/full", "--size", "8MiB"], 1, "No space left")):
         text = run(*words, status=status)
         assert said in text, (words, text)
@@ -196,8 +200,72 @@ def two_terminals():
         assert a.stdout.rstrip().rsplit("\n", 1)[-1] == b_said.rstrip().rsplit("\n", 1)[-1]
 
 
+def a_role_has_its_own_ports():
+    with subprocess.Popen([program, *common, "--role", "B", "--listen", "127.0.0.1:0", "--fail", "none"], stdout=subprocess.PIPE, text=True) as b:
+        address = re.search(r"127\.0\.0\.1:\d+", b.stdout.readline()).group(0)
+        said = run("--role", "A", "--connect", address, "--port", "B.nic0.p0", status=1)
+        assert "no port 'B.nic0.p0' here; there are: A.nic0.p0 A.nic0.p1" in said, said
+        b_said = b.communicate(timeout=60)[0]
+        assert b.returncode == 1 and "the other end says: A: no port" in b_said, b_said
+
+
+def patience_is_for_all_of_the_set_up():
+    def role(who, flag, address, *more):
+        words = [program, *common, "--role", who, flag, address, "--patience", "1", *more]
+        return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+    def loses_it(p, what):
+        said = p.communicate(timeout=100)[0]
+        assert p.returncode == 1 and "(--patience)" in said and what in said, said
+
+    def address_of(p):
+        return re.search(r"127\.0\.0\.1:\d+", p.stdout.readline()).group(0)
+
+    def listener():
+        s = socket.create_server(("127.0.0.1", 0), backlog=1)
+        return s, "127.0.0.1:%d" % s.getsockname()[1]
+
+    def message(s):
+        head = s.recv(8, socket.MSG_WAITALL)
+        return head[4] if head else 0, head + (s.recv(int.from_bytes(head[:4], "little"), socket.MSG_WAITALL) if head else b"")
+
+    # Somebody connects, or is connected to, and says nothing.
+    b = role("B", "--listen", "127.0.0.1:0")
+    host, port = address_of(b).split(":")
+    with socket.create_connection((host, int(port))):
+        loses_it(b, "the other role did not go on within 1.0 s")
+    s, address = listener()
+    with s:
+        a = role("A", "--connect", address)
+        with s.accept()[0]:
+            loses_it(a, "the other role did not go on within 1.0 s")
+        # Nobody takes the connection itself: the queue is full.
+        host, port = s.getsockname()
+        full = [socket.socket(), socket.socket(), socket.socket()]
+        for c in full:
+            c.setblocking(False)
+            c.connect_ex((host, port))
+        a = role("A", "--connect", address)
+        said = a.communicate(timeout=100)[0]
+        assert a.returncode == 1 and "cannot connect to " + address in said, said
+        for c in full:
+            c.close()
+    # A hears nothing of B's ports, so B, who knows A's, connects in vain.
+    b = role("B", "--listen", "127.0.0.1:0")
+    host, port = address_of(b).split(":")
+    s, address = listener()
+    with s, socket.create_connection((host, int(port))) as to_b:
+        a = role("A", "--connect", address)
+        with s.accept()[0] as to_a:
+            to_b.sendall(message(to_a)[1])
+            to_a.sendall(message(to_b)[1])
+            to_b.sendall(message(to_a)[1])
+            loses_it(a, "within 1.0 s")
+            loses_it(b, "within 1.0 s")  # "B cannot connect", if it has come so far
+
+
 for test in (a_port_dies_and_returns, files_arrive_unchanged, what_was_there_stays_until_all_is_well, no_ok_that_nobody_can_read, backup_and_everything_lost, a_script_runs_commands, everything_over_the_backup, mistakes_are_explained,
-             a_killed_role_is_noticed, broken_by_hand, the_tool_names_what_there_is, the_sender_says_what_it_waits_for, two_terminals):
+             a_killed_role_is_noticed, broken_by_hand, the_tool_names_what_there_is, the_sender_says_what_it_waits_for, two_terminals, a_role_has_its_own_ports, patience_is_for_all_of_the_set_up):
     began = time.monotonic()
     test()
     print(f"{test.__name__.replace('_', ' ')}: {time.monotonic() - began:.1f} s", flush=True)

@@ -1,5 +1,6 @@
 #pragma once
 // The command line.
+#include "rendezvous.hpp"
 #include "script.hpp"
 
 #include <CLI/CLI.hpp>
@@ -28,10 +29,12 @@ struct options {
     unsigned lanes{8};
     unsigned first_lane{0};
     double give_up{30};
-    double patience{30};  ///< for the other role to appear
+    double patience{30};  ///< for the other role to appear, and again for it to be ready
     bool started{};       ///< by the program itself: report in records
     std::vector<std::string> words;  ///< the command line, for the children
 };
+
+inline vccl::nanoseconds seconds(double s) { return {static_cast<std::int64_t>(s * 1e9)}; }
 
 /// Returns: -1 to go on, or the exit status: 0 after --help, 2 after a mistake.
 inline int parse_options(int count, char** arguments, options& o) {
@@ -73,7 +76,7 @@ inline int parse_options(int count, char** arguments, options& o) {
     app.add_option("--connect", o.connect, "with --role: find the other role at HOST:PORT")->excludes(listen);
     app.add_option("--fabric", o.fabric, "name of the software fabric")->capture_default_str();
     app.add_option("--devices", o.devices, "ibv: use only devices whose name begins with this; for both roles on one host: A,B");
-    app.add_option("--port", o.port, "this role's primary port; by default the first");
+    app.add_option("--port", o.port, "with --role: its primary port; by default the first");
     app.add_option("--lanes", o.lanes, "at most so many lanes, the primary included")
         ->check(CLI::Range(1U, 8U))
         ->capture_default_str();
@@ -82,7 +85,7 @@ inline int parse_options(int count, char** arguments, options& o) {
     app.add_option("--give-up", o.give_up, "seconds without any lane after which the transfer fails")
         ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
-    app.add_option("--patience", o.patience, "seconds to wait for the other role")
+    app.add_option("--patience", o.patience, "seconds to wait for the other role, and again for all until it is ready")
         ->check(CLI::Range(0.1, 86400.0))
         ->capture_default_str();
     app.add_flag("--started", o.started)->group("");
@@ -95,6 +98,10 @@ inline int parse_options(int count, char** arguments, options& o) {
         if (o.script == "none") o.script.clear();
         if (o.role == p2p::role::both && (!o.listen.empty() || !o.connect.empty()))
             throw CLI::ValidationError("--listen and --connect", "need --role A or --role B");
+        if (o.role == p2p::role::both && !o.port.empty())
+            throw CLI::ValidationError("--port", "names a port of one role; it needs --role A or --role B");
+        if (!o.listen.empty()) (void)parse_endpoint(o.listen);
+        if (!o.connect.empty() && parse_endpoint(o.connect).port == "0") throw user_error("0 is no port to connect to");
         if (o.role != p2p::role::both && o.listen.empty() && o.connect.empty())
             throw CLI::ValidationError("--role", "needs --listen HOST:PORT or --connect HOST:PORT");
         for (const char* soft_only : {"--rate", "--fabric"})

@@ -40,7 +40,7 @@ rendezvous meet(const options& o) {
         std::printf("waiting for %s --connect %s:%u\n", other_role(o).c_str(),
                     parse_endpoint(o.listen).host.empty() ? "HOST" : parse_endpoint(o.listen).host.c_str(), door.port());
     std::fflush(stdout);
-    return rendezvous(door.accept(seconds(o.patience)));
+    return rendezvous(door.accept(seconds(o.patience)), seconds(o.patience));
 }
 
 judgement play(const options& o, reporter& out) {

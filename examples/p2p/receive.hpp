@@ -122,7 +122,7 @@ private:
 template <class Fabric>
 judgement receive_role(const options& o, reporter& out, rendezvous& peer) {
     using endpoint = receiver<typename Fabric::backend>;
-    const fields hello(peer.receive(note::hello, answer_time));
+    const fields hello(peer.receive(note::hello));
     const plan p{hello.number("size"), hello.number("chunk")};
     p.check();
     sink to(o.output, p.size);

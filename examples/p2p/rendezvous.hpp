@@ -4,6 +4,7 @@
 #include "files.hpp"
 
 #include <vccl/base/clock.hpp>
+#include <vccl/telemetry/event_text.hpp>
 
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -23,17 +24,26 @@ struct message {
     std::string body;
 };
 
+/// The other end is there, and did not answer in time.
+struct late_answer : user_error {
+    using user_error::user_error;
+};
+
 /// "127.0.0.1:7471", "[::1]:7471", ":7471", "myhost:7471"
 struct endpoint_name {
     std::string host, port;
 };
+/// Throws user_error if it is none; a port may be a service's name, which only the system knows.
 inline endpoint_name parse_endpoint(const std::string& text) {
     const std::size_t colon = text.rfind(':');
     if (colon == std::string::npos || colon + 1 == text.size())
         throw user_error("\"" + text + "\" is not HOST:PORT; write for example 127.0.0.1:7471");
+    const std::string port = text.substr(colon + 1);
+    if (port.find_first_not_of("0123456789") == std::string::npos && (port.size() > 5 || std::stoul(port) > 65535))
+        throw user_error(port + " is no port; the largest is 65535");
     std::string host = text.substr(0, colon);
     if (host.size() >= 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
-    return {host, text.substr(colon + 1)};
+    return {host, port};
 }
 
 class listener {
@@ -89,7 +99,9 @@ public:
     static constexpr std::size_t max_body = 64U << 20;
     static constexpr std::string_view hearsay = "the other end says: ";
 
-    explicit rendezvous(file_descriptor s) : socket_(std::move(s)) {
+    /// `patience`: for all that both ends have to tell each other before the first byte is sent.
+    rendezvous(file_descriptor s, vccl::nanoseconds patience)
+        : socket_(std::move(s)), patience_(patience), ready_by_(vccl::steady_clock{}.now() + patience) {
         const int on = 1;
         (void)::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
@@ -103,13 +115,23 @@ public:
         for (bool first = true;; first = false) {
             for (const addrinfo* a = found.get(); a; a = a->ai_next) {
                 file_descriptor s(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-                if (s && ::connect(s.get(), a->ai_addr, a->ai_addrlen) == 0) return rendezvous(std::move(s));
+                if (s && connect_until(s.get(), *a, deadline)) return rendezvous(std::move(s), timeout);
             }
             if (first) waiting();
             if (vccl::steady_clock{}.now() >= deadline)
                 throw system_error("cannot connect to " + where + "; is the other role running with --listen?");
             ::usleep(20'000);
         }
+    }
+
+    /// What is left of the patience: the rest of the set-up has so long.
+    vccl::nanoseconds time_left() const {
+        const vccl::nanoseconds left = ready_by_ - vccl::steady_clock{}.now();
+        return left.count > 0 ? left : vccl::nanoseconds{};
+    }
+    /// " within 30 s (--patience)", once nothing is left of it.
+    std::string when_late() const {
+        return time_left().count > 0 ? "" : " within " + vccl::duration_text(patience_) + " (--patience)";
     }
 
     /// The numeric address of this end, without port: the peer can reach this host there.
@@ -147,6 +169,12 @@ public:
         if (m.kind != wanted) throw user_error("the peer speaks another protocol");
         return std::move(m.body);
     }
+    /// The same during the set-up, in what is left for it.
+    std::string receive(note wanted) {
+        try {
+            return receive(wanted, time_left());
+        } catch (const late_answer&) { throw user_error("the other role did not go on" + when_late() + "; see what it says"); }
+    }
     /// Returns: something came in, or the peer is gone. Never blocks.
     bool readable() const {
         pollfd p{socket_.get(), POLLIN, 0};
@@ -154,15 +182,38 @@ public:
     }
 
 private:
-    static constexpr vccl::nanoseconds patience{20'000'000'000};  ///< with a peer that takes nothing of what is sent
+    static constexpr const char* gone = "the other end is gone (its process ended or was killed)";
+    static constexpr vccl::nanoseconds sending_time{20'000'000'000};  ///< for a peer that takes nothing of what is sent
+
+    /// A host that does not answer at all would keep connect() for minutes.
+    static bool connect_until(int fd, const addrinfo& a, vccl::nanoseconds deadline) {
+        const std::int64_t left = (deadline - vccl::steady_clock{}.now()).count / 1000 + 1;
+        const timeval most{left > 0 ? left / 1'000'000 : 0, left > 0 ? left % 1'000'000 : 1};
+        (void)::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
+        if (::connect(fd, a.ai_addr, a.ai_addrlen) == 0) return true;
+        if (errno == EINPROGRESS) errno = ETIMEDOUT;
+        return false;
+    }
+
+    /// Throws what the peer refused for, if it said so before it went.
+    void last_words() {
+        try {
+            (void)receive(note::refusal, vccl::nanoseconds{1'000'000'000});
+        } catch (const user_error& e) {
+            if (std::string_view(e.what()).starts_with(hearsay)) throw;
+        }
+    }
 
     void put(std::string_view bytes) {
-        const vccl::nanoseconds deadline = vccl::steady_clock{}.now() + patience;
+        const vccl::nanoseconds deadline = vccl::steady_clock{}.now() + sending_time;
         while (!bytes.empty()) {
             wait(POLLOUT, deadline);
             const ssize_t n = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
             if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-            if (n < 0) throw user_error("the other end is gone (its process ended or was killed)");
+            if (n < 0) {
+                last_words();
+                throw user_error(gone);
+            }
             bytes.remove_prefix(static_cast<std::size_t>(n));
         }
     }
@@ -171,7 +222,7 @@ private:
             wait(POLLIN, deadline);
             const ssize_t n = ::recv(socket_.get(), to, bytes, MSG_DONTWAIT);
             if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-            if (n <= 0) throw user_error("the other end is gone (its process ended or was killed)");
+            if (n <= 0) throw user_error(gone);
             to += n;
             bytes -= static_cast<std::size_t>(n);
         }
@@ -180,10 +231,11 @@ private:
         const vccl::nanoseconds left = deadline - vccl::steady_clock{}.now();
         pollfd p{socket_.get(), what, 0};
         if (left.count <= 0 || ::poll(&p, 1, static_cast<int>(left.count / 1'000'000) + 1) == 0)
-            throw user_error("the other end did not answer in time");
+            throw late_answer("the other end did not answer in time");
     }
 
     file_descriptor socket_;
+    vccl::nanoseconds patience_, ready_by_;
 };
 
 }  // namespace p2p

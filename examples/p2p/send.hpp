@@ -21,7 +21,7 @@ judgement send_role(const options& o, reporter& out, rendezvous& peer) {
     hello.set("name", from.name());
     hello.set("boot", boot_id());
     peer.send(note::hello, hello.encode());
-    const fields ready(peer.receive(note::ready, answer_time));
+    const fields ready(peer.receive(note::ready));
     Fabric fabric(o, 'A', ready.text("fabric"));
 
     vccl::host_context<typename Fabric::backend> context(fabric.verbs(), fabric.shape());

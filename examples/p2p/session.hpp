@@ -23,8 +23,6 @@ using sender = vccl::host_sender<B, ports_policy, vccl::rollback_fifo<window>, h
 template <class B>
 using receiver = vccl::host_receiver<B, ports_policy, handler, vccl::hold_down<50>>;
 
-inline vccl::nanoseconds seconds(double s) { return {static_cast<std::int64_t>(s * 1e9)}; }
-
 inline user_error failure(const std::string& what, const vccl::status& s, std::string_view lane = {}) {
     return user_error(what + ": " + vccl::describe(s, lane));
 }
@@ -102,9 +100,9 @@ public:
         auto mine = e.local_info();
         if (!mine) throw failure(std::string(1, who_) + " cannot open its ports", mine.error(), lane(e, mine.error()));
         peer_.send(note::blob, {reinterpret_cast<const char*>(mine->data()), mine->size()});
-        const std::string theirs = peer_.receive(note::blob, answer_time);
-        const vccl::status s = e.connect(std::as_bytes(std::span(theirs.data(), theirs.size())), answer_time);
-        if (!s) throw failure(std::string(1, who_) + " cannot connect", s, lane(e, s));
+        const std::string theirs = peer_.receive(note::blob);
+        const vccl::status s = e.connect(std::as_bytes(std::span(theirs.data(), theirs.size())), peer_.time_left());
+        if (!s) throw failure(std::string(1, who_) + " cannot connect" + peer_.when_late(), s, lane(e, s));
         for (std::uint8_t l = 0; l < e.lanes(); ++l) {
             const vccl::port_name own = e.lane_port(vccl::lane_id{l}), other = e.peer_port(vccl::lane_id{l});
             names_.push_back(who_ == 'A' ? lane_name(own.view(), other.view()) : lane_name(other.view(), own.view()));
