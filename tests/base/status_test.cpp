@@ -57,6 +57,8 @@ TEST_CASE("a status in words says what was expected and what was found") {
     ends_with({errc::policy_mismatch, subject::lanes, 2, 1}, "(lanes: 2 here, 1 at the peer)");
     ends_with({errc::policy_mismatch, subject::stripes, 2, 4}, "(stripes: 2 here, 4 at the peer)");
     ends_with({errc::wrong_peer, subject::ranks, 4, 3}, "(ranks: 4 here, 3 at the peer)");
+    ends_with({errc::timeout, subject::peer_address, 0},
+              "(nobody has told the peer's Ethernet address so far; check its port, cables, switch and VLAN)");
     ends_with({errc::wrong_peer, subject::secret, 0}, "(it does not know the job's secret)");
     ends_with({errc::peer_lost, subject::rank, 3}, "(rank 3)");
     ends_with({errc::timeout, subject::rank, 3, 1}, "(rank 3)");

@@ -2,6 +2,8 @@
 
 #include "endpoints.hpp"
 
+#include <vccl/base/status_text.hpp>
+
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -127,6 +129,27 @@ TEST_CASE("a queue pair on its way to RTR asks for its peer's Ethernet address, 
     CHECK(eventually([&] { return ::recvfrom(s, &byte, 1, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length) == 0; }));
     CHECK(ntohl(from.sin_addr.s_addr) == 0x0a'00'00'01);
     ::close(s);
+}
+
+TEST_CASE("a queue pair whose peer's Ethernet address nobody tells is sent away from RTR, and gets there once somebody does") {
+    network_faults network;
+    guest::pair p(1);
+    must(p.a.qp.to_error());
+    REQUIRE(network.fault("switch-down rail1"));
+    REQUIRE(std::system("ip neigh flush dev a1") == 0);
+    must(p.a.qp.to_reset());
+    must(p.a.qp.to_init());
+    const qp_peer far = p.b.as_peer();
+    const status early = p.a.qp.to_ready_to_receive(far, {});
+    CHECK(is_too_early(early));
+    CHECK(vccl::describe(early).find("check its port, cables, switch and VLAN") != std::string::npos);
+    CHECK(must(p.a.qp.state()) == qp_state::init);
+    REQUIRE(network.fault("switch-up rail1"));
+    p.connect();
+    must(p.a.qp.post(p.a.write_to(p.b, 65536)));
+    const auto done = p.a.next();
+    REQUIRE(done);
+    CHECK(done->status == wc_status::success);
 }
 
 TEST_CASE("work caught by the own port's failure ends in completions once the queue pair is moved to ERR") {

@@ -81,6 +81,7 @@ enum class subject : std::uint8_t {
     bytes,           ///< `detail`: the most allowed; `extra`: what was asked for, 2^32 - 1 for that or more
     suspended,       ///< no lane is up at present
     shared_memory,   ///< `detail`: MiB of /dev/shm that are wanted; `extra`: MiB that are free
+    peer_address,    ///< the kernel does not know the peer's Ethernet address
     secret,          ///< who answers does not know the job's secret
     rank,            ///< `detail`: the rank that is to blame; `extra`: where ranks are missing, how many
     // Which kind of thing is missing. `detail`: its index in the topology; `unnamed_index` where a name was looked for.

@@ -127,6 +127,8 @@ inline std::string numbers_text(const status& s) {
         case subject::shared_memory:
             return " (" + first + " MiB of /dev/shm wanted, " + second +
                    " MiB free; remove files there or enlarge it: mount -o remount,size=SIZE /dev/shm, or docker run --shm-size)";
+        case subject::peer_address:
+            return " (nobody has told the peer's Ethernet address so far; check its port, cables, switch and VLAN)";
         case subject::secret: return " (it does not know the job's secret)";
         case subject::rank: return " (rank " + first + (s.extra > 1 ? " and " + std::to_string(s.extra - 1) + " more" : "") + ")";
         case subject::host: return missing("host");

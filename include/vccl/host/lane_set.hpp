@@ -9,6 +9,8 @@
 #include <vccl/host/options.hpp>
 #include <vccl/qp/lane.hpp>
 
+#include <time.h>
+
 namespace vccl::inline v0 {
 
 /// What an endpoint says of its lanes.
@@ -68,14 +70,22 @@ protected:
         return {};
     }
 
-    /// Effects: connects the lanes whose ports are up at both ends. Returns: those that are, a bit each.
+    /// Effects: connects the lanes whose ports are up at both ends; peers whose addresses are still being asked for get a
+    /// tenth of a second in all to be found. Returns: the lanes that are connected, a bit each.
     VCCL_COLD std::uint32_t connect_lanes() noexcept {
-        std::uint32_t up = 0;
-        for (unsigned l = 0; l < count_; ++l) {
-            if (!own_.lane[l].up || !peer_.lane[l].up || !port_of(l).up.load()) continue;
-            const status s = lanes_[l].connect(peer_.lane[l].end);
-            up |= s ? 1u << l : 0u;
-            refused_ = up != 0 ? status{} : on_lane(s, l);
+        constexpr timespec pause{0, 1'000'000};
+        std::uint32_t up = 0, early = 0;
+        for (unsigned l = 0; l < count_; ++l)
+            if (own_.lane[l].up && peer_.lane[l].up && port_of(l).up.load()) early |= 1u << l;
+        for (unsigned tries = 100; early != 0 && tries != 0; --tries) {
+            for (unsigned l = 0; l < count_; ++l) {
+                if ((early >> l & 1) == 0) continue;
+                const status s = lanes_[l].connect(peer_.lane[l].end);
+                up |= s ? 1u << l : 0u;
+                if (!is_too_early(s)) early &= ~(1u << l);
+                refused_ = up != 0 ? status{} : on_lane(s, l);
+            }
+            if (early != 0) ::nanosleep(&pause, nullptr);
         }
         return up;
     }

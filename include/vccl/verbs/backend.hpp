@@ -113,13 +113,18 @@ struct backend_capabilities {
     bool atomics{true};       ///< FETCH_ADD and CMP_SWAP work.
 };
 
+/// Did RTR only come too early, since the peer's address is still being asked for? Then nothing has changed: try again.
+constexpr bool is_too_early(const status& s) noexcept { return s.code == errc::timeout && s.about == subject::peer_address; }
+
 template <class Q>
 concept verbs_qp = requires(Q q, const Q c, const work& w, std::span<const work> many, std::span<const recv_work> recvs,
                             const qp_peer& peer, const qp_timers& timers, psn first) {
     { c.number() } noexcept -> std::same_as<qpn>;
     { q.to_reset() } noexcept -> std::same_as<status>;
     { q.to_init() } noexcept -> std::same_as<status>;  // RESET -> INIT, remote write/read/atomic allowed
-    { q.to_ready_to_receive(peer, timers) } noexcept -> std::same_as<status>;  // INIT -> RTR; reads the local GID index anew
+    {
+        q.to_ready_to_receive(peer, timers)
+    } noexcept -> std::same_as<status>;  // INIT -> RTR; reads the local GID index anew; is_too_early
     { q.to_ready_to_send(first, timers) } noexcept -> std::same_as<status>;  // RTR -> RTS with this first send PSN
     { q.to_error() } noexcept -> std::same_as<status>;  // any -> ERR; after it returns, the QP writes no memory
     { q.state() } noexcept -> std::same_as<result<qp_state>>;

@@ -111,5 +111,13 @@ VCCL_COLD inline result<port_attributes> query_port(ibv_context* context, unsign
     return out;
 }
 
+/// Effects: where the Ethernet address of a port's peer is missing, the kernel begins to ask for it. Errors: timeout.
+VCCL_COLD inline status find_neighbour(ibv_context* context, unsigned port, const port_attributes& own,
+                                       const gid& peer) noexcept {
+    ibv_gid_entry entry{};
+    if (ibv_query_gid_ex(context, port, own.gid_index, &entry, 0) != 0) return {};
+    return find_neighbour(entry.ndev_ifindex, own.address, peer);
+}
+
 }  // namespace ibv_detail
 }  // namespace vccl::inline v0::verbs

@@ -45,7 +45,7 @@ public:
     }
 
     /// Effects: INIT to RTR, with the GID index that the local port has now. Returns: `port_down` when the port has
-    /// no address; may wait up to a second for the kernel to resolve the peer's Ethernet address, if that does not answer.
+    /// no address; `timeout` while the kernel asks for the peer's Ethernet address (`is_too_early`: nothing has changed).
     VCCL_COLD status to_ready_to_receive(const qp_peer& peer, const qp_timers& timers) noexcept {
         const auto mtu = ibv_detail::mtu_of(peer.mtu);
         if (!mtu) return mtu.error();
@@ -68,7 +68,8 @@ public:
             attr.ah_attr.grh.hop_limit = origin_.path.hop_limit;
             attr.ah_attr.grh.traffic_class = origin_.path.traffic_class;
             std::memcpy(attr.ah_attr.grh.dgid.raw, peer.address.raw, sizeof peer.address.raw);
-            if (local->link == link_layer::ethernet) ask_for_neighbour(peer, local->gid_index);
+            if (local->link == link_layer::ethernet)
+                if (status s = ibv_detail::find_neighbour(qp_->context, origin_.port, *local, peer.address); !s) return s;
         }
         return modify(attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -144,12 +145,6 @@ private:
     struct release {
         void operator()(ibv_qp* qp) const noexcept { ibv_destroy_qp(qp); }
     };
-
-    VCCL_COLD void ask_for_neighbour(const qp_peer& peer, std::uint32_t gid_index) const noexcept {
-        ibv_gid_entry own{};
-        if (ibv_query_gid_ex(qp_->context, origin_.port, gid_index, &own, 0) == 0)
-            ibv_detail::ask_for_neighbour(own.ndev_ifindex, peer.address);
-    }
 
     status modify(ibv_qp_attr& attr, int mask) noexcept { return ibv_detail::from_return(ibv_modify_qp(qp_.get(), &attr, mask)); }
     VCCL_COLD status modify_to(ibv_qp_state state) noexcept {
