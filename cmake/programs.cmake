@@ -5,12 +5,20 @@ target_compile_options(vccl_warnings INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror>
     $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>)
 
-# vccl_add_test(NAME name SOURCES file... LABELS label... [LIBS lib...] [TIMEOUT seconds] [THREADS] [NO_CTEST])
+# vccl_hot(TARGET): it runs for longer than it takes to compile, so it is optimised where a preset asks for no optimisation.
+function(vccl_hot target)
+    if(CMAKE_CXX_FLAGS_RELEASE MATCHES "-O0")
+        target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
+endfunction()
+
+# vccl_add_test(NAME name SOURCES file... LABELS label... [LIBS lib...] [TIMEOUT seconds] [THREADS] [HOT] [NO_CTEST])
 # A doctest executable `test_NAME` and a ctest of the name. THREADS: it starts threads, so it runs under ThreadSanitizer, too.
+# HOT: see vccl_hot.
 # NO_CTEST: only build it (somebody else starts it, say in a guest).
 set_property(GLOBAL PROPERTY vccl_test_labels)
 function(vccl_add_test)
-    cmake_parse_arguments(PARSE_ARGV 0 arg "THREADS;NO_CTEST" "NAME;TIMEOUT" "SOURCES;LABELS;LIBS")
+    cmake_parse_arguments(PARSE_ARGV 0 arg "THREADS;NO_CTEST;HOT" "NAME;TIMEOUT" "SOURCES;LABELS;LIBS")
     if(NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_LABELS OR arg_UNPARSED_ARGUMENTS)
         message(FATAL_ERROR "vccl_add_test needs NAME, SOURCES and LABELS; unknown: '${arg_UNPARSED_ARGUMENTS}'")
     endif()
@@ -19,6 +27,9 @@ function(vccl_add_test)
     endif()
     add_executable(test_${arg_NAME} ${arg_SOURCES} $<TARGET_OBJECTS:vccl_doctest_main>)
     target_link_libraries(test_${arg_NAME} PRIVATE vccl::testing vccl_warnings ${arg_LIBS})
+    if(arg_HOT)
+        vccl_hot(test_${arg_NAME})
+    endif()
     if(arg_THREADS)
         list(APPEND arg_LABELS threads)
     endif()
