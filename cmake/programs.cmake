@@ -14,7 +14,7 @@ endfunction()
 
 # vccl_add_test(NAME name SOURCES file... LABELS label... [LIBS lib...] [TIMEOUT seconds] [THREADS] [HOT] [NO_CTEST])
 # A doctest executable `test_NAME` and a ctest of the name. THREADS: it starts threads, so it runs under ThreadSanitizer, too.
-# HOT: see vccl_hot.
+# HOT: see vccl_hot; begins before others.
 # NO_CTEST: only build it (somebody else starts it, say in a guest).
 set_property(GLOBAL PROPERTY vccl_test_labels)
 function(vccl_add_test)
@@ -27,9 +27,6 @@ function(vccl_add_test)
     endif()
     add_executable(test_${arg_NAME} ${arg_SOURCES} $<TARGET_OBJECTS:vccl_doctest_main>)
     target_link_libraries(test_${arg_NAME} PRIVATE vccl::testing vccl_warnings ${arg_LIBS})
-    if(arg_HOT)
-        vccl_hot(test_${arg_NAME})
-    endif()
     if(arg_THREADS)
         list(APPEND arg_LABELS threads)
     endif()
@@ -42,6 +39,10 @@ function(vccl_add_test)
     if(NOT arg_NO_CTEST)
         add_test(NAME ${arg_NAME} COMMAND test_${arg_NAME} --no-intro)
         set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT})
+    endif()
+    if(arg_HOT)
+        vccl_hot(test_${arg_NAME})
+        set_tests_properties(${arg_NAME} PROPERTIES COST 100)
     endif()
 endfunction()
 
