@@ -61,9 +61,9 @@ bool eventually(Attempt attempt, nanoseconds limit = 5_s) {
 }
 
 struct end {
-    explicit end(const char* device, const qp_limits& limits = {}, std::size_t bytes = 1 << 20)
+    explicit end(const char* device, const qp_limits& limits = {}, std::size_t bytes = 1 << 20, const backend& way = {})
         : memory(bytes),
-          port(must(backend{}.open(device))),
+          port(must(way.open(device))),
           cq(must(port.create_cq(2 * (limits.send_depth + limits.recv_depth)))),
           qp(must(port.create_qp(cq, limits))),
           mr(must(port.register_memory(memory.data(), memory.size()))) {}

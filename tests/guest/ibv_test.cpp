@@ -152,6 +152,34 @@ TEST_CASE("a queue pair whose peer's Ethernet address nobody tells is sent away 
     CHECK(done->status == wc_status::success);
 }
 
+TEST_CASE("an address is asked for whatever its family, and of the router where the peer is behind one") {
+    REQUIRE(std::system("ip neigh flush dev a0; ip -6 neigh flush dev a0") == 0);
+    SUBCASE("IPv6 within the link") {
+        backend first;
+        first.path.gid_index = 0;
+        end a("rxe_a0", {}, 1 << 20, first), b("rxe_b0", {}, 1 << 20, first);
+        const qp_peer of_a = a.as_peer(), of_b = b.as_peer();
+        REQUIRE(of_b.address.raw[0] == 0xfe);
+        a.connect(of_b);
+        b.connect(of_a);
+        must(a.qp.post(a.write_to(b, 65536)));
+        const auto done = a.next();
+        REQUIRE(done);
+        CHECK(done->status == wc_status::success);
+    }
+    SUBCASE("behind a router") {
+        REQUIRE(std::system("ip route add 10.9.0.0/24 via 10.0.0.2 dev a0") == 0);
+        end a("rxe_a0");
+        qp_peer far = a.as_peer();
+        far.address.raw[13] = 9;  // 10.9.0.1
+        must(a.qp.to_init());
+        status found;
+        CHECK(eventually([&] { return !is_too_early(found = a.qp.to_ready_to_receive(far, {})); }));
+        CHECK(found);
+        REQUIRE(std::system("ip route del 10.9.0.0/24 via 10.0.0.2 dev a0") == 0);
+    }
+}
+
 TEST_CASE("work caught by the own port's failure ends in completions once the queue pair is moved to ERR") {
     network_faults network;
     guest::pair p(1);
