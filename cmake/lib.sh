@@ -6,6 +6,7 @@
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build_root=${VCCL_BUILD_ROOT:-$top/build}
 jobs=${JOBS:-$(nproc)}
+export CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1   # one cache serves every checkout
 
 # die MESSAGE...: say it and leave with 2, the status for "could not even try".
 die() {
@@ -77,14 +78,11 @@ configured() {
         \( -name CMakeLists.txt -o -name '*.cmake' -o -name 'CMake*Presets.json' \) -newer "$stamp" -print -quit) ]]
 }
 
-# configure PRESET [CMAKE-ARGUMENT...]: into $build_root/PRESET, unless that is done; quietly unless it fails.
+# configure PRESET [CMAKE-ARGUMENT...]: into $build_root/PRESET, quietly unless it fails.
 configure() {
     local preset=$1 folder=$build_root/$1 wanted
     local log=$folder/configure.log
-    # One cache serves every checkout.
-    export CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1
     wanted=$(settings "$@")
-    if configured "$folder" "$wanted"; then return 0; fi
     shift
     mkdir -p "$folder"
     rm -f "$folder/configured"
@@ -95,6 +93,11 @@ configure() {
         return 1
     }
     mv "$folder/configuring" "$folder/configured"
+}
+
+# configure_once PRESET [CMAKE-ARGUMENT...]: the same, unless that is done. For whoever is in a hurry: tests configure anew.
+configure_once() {
+    configured "$build_root/$1" "$(settings "$@")" || configure "$@"
 }
 
 # compile PRESET TARGET...: build these targets of a configured preset; the log is shown only if that fails.

@@ -40,6 +40,8 @@ unsigned flushed(end& e, unsigned expected) {
     return n;
 }
 
+status finds(end& here, end& there) { return here.port.find_peer(must(here.port.query()), there.as_peer().address); }
+
 }  // namespace
 
 TEST_CASE("a name that does not exist says whether the device or the port is wrong") {
@@ -113,7 +115,7 @@ TEST_CASE("an own port that goes down and comes back tells so, and carries traff
     CHECK(done->status == wc_status::success);
 }
 
-TEST_CASE("a queue pair on its way to RTR asks for its peer's Ethernet address, which the kernel may sleep through") {
+TEST_CASE("a port asks for a peer's Ethernet address, which the kernel may sleep through") {
     const int s = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     REQUIRE(s >= 0);
     sockaddr_in discard{};
@@ -121,63 +123,67 @@ TEST_CASE("a queue pair on its way to RTR asks for its peer's Ethernet address, 
     discard.sin_port = htons(9);
     discard.sin_addr.s_addr = htonl(0x0a'00'00'02);  // 10.0.0.2: host b, rail 0
     REQUIRE(::bind(s, reinterpret_cast<const sockaddr*>(&discard), sizeof discard) == 0);
+    end a("rxe_a0"), b("rxe_b0");
     REQUIRE(std::system("ip neigh flush dev a0") == 0);
-    guest::pair p;
+    CHECK(eventually([&] { return static_cast<bool>(finds(a, b)); }));
     sockaddr_in from{};
     socklen_t length = sizeof from;
     char byte;
     CHECK(eventually([&] { return ::recvfrom(s, &byte, 1, MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &length) == 0; }));
     CHECK(ntohl(from.sin_addr.s_addr) == 0x0a'00'00'01);
+    CHECK(finds(a, b));  // known now: nobody is asked
+    CHECK(::recvfrom(s, &byte, 1, MSG_DONTWAIT, nullptr, nullptr) == -1);
     ::close(s);
 }
 
-TEST_CASE("a queue pair whose peer's Ethernet address nobody tells is sent away from RTR, and gets there once somebody does") {
+TEST_CASE("a peer whose Ethernet address nobody tells is not found, and found once somebody does") {
     network_faults network;
     guest::pair p(1);
-    must(p.a.qp.to_error());
     REQUIRE(network.fault("switch-down rail1"));
     REQUIRE(std::system("ip neigh flush dev a1") == 0);
-    must(p.a.qp.to_reset());
-    must(p.a.qp.to_init());
-    const qp_peer far = p.b.as_peer();
-    const status early = p.a.qp.to_ready_to_receive(far, {});
-    CHECK(is_too_early(early));
-    CHECK(vccl::describe(early).find("check its port, cables, switch and VLAN") != std::string::npos);
-    CHECK(must(p.a.qp.state()) == qp_state::init);
+    for (int i = 0; i < 3; ++i) CHECK(is_too_early(finds(p.a, p.b)));
+    CHECK(vccl::describe(finds(p.a, p.b)).find("check its port, cables, switch and VLAN") != std::string::npos);
     REQUIRE(network.fault("switch-up rail1"));
-    p.connect();
-    must(p.a.qp.post(p.a.write_to(p.b, 65536)));
-    const auto done = p.a.next();
-    REQUIRE(done);
-    CHECK(done->status == wc_status::success);
+    CHECK(eventually([&] { return static_cast<bool>(finds(p.a, p.b)); }));
 }
 
 TEST_CASE("an address is asked for whatever its family, and of the router where the peer is behind one") {
-    REQUIRE(std::system("ip neigh flush dev a0; ip -6 neigh flush dev a0") == 0);
+    network_faults network;
+    end a("rxe_a0"), b("rxe_b0");
+    port_attributes own = must(a.port.query());
+    gid far = b.as_peer().address;
+    std::string mend = "true";
     SUBCASE("IPv6 within the link") {
         backend first;
         first.path.gid_index = 0;
-        end a("rxe_a0", {}, 1 << 20, first), b("rxe_b0", {}, 1 << 20, first);
-        const qp_peer of_a = a.as_peer(), of_b = b.as_peer();
-        REQUIRE(of_b.address.raw[0] == 0xfe);
-        a.connect(of_b);
-        b.connect(of_a);
-        must(a.qp.post(a.write_to(b, 65536)));
-        const auto done = a.next();
-        REQUIRE(done);
-        CHECK(done->status == wc_status::success);
+        auto port_a = must(first.open("rxe_a0")), port_b = must(first.open("rxe_b0"));
+        own = must(port_a.query());
+        far = must(port_b.query()).address;
+        REQUIRE(far.raw[0] == 0xfe);
     }
     SUBCASE("behind a router") {
         REQUIRE(std::system("ip route add 10.9.0.0/24 via 10.0.0.2 dev a0") == 0);
-        end a("rxe_a0");
-        qp_peer far = a.as_peer();
-        far.address.raw[13] = 9;  // 10.9.0.1
-        must(a.qp.to_init());
-        status found;
-        CHECK(eventually([&] { return !is_too_early(found = a.qp.to_ready_to_receive(far, {})); }));
-        CHECK(found);
-        REQUIRE(std::system("ip route del 10.9.0.0/24 via 10.0.0.2 dev a0") == 0);
+        mend = "ip route del 10.9.0.0/24 via 10.0.0.2 dev a0";
+        far.raw[13] = 9;  // 10.9.0.2
     }
+    REQUIRE(network.fault("switch-down rail0"));
+    REQUIRE(std::system("ip neigh flush dev a0; ip -6 neigh flush dev a0") == 0);
+    CHECK(is_too_early(a.port.find_peer(own, far)));
+    REQUIRE(network.fault("switch-up rail0"));
+    CHECK(eventually([&] { return static_cast<bool>(a.port.find_peer(own, far)); }));
+    CHECK(std::system(mend.c_str()) == 0);
+}
+
+TEST_CASE("what cannot be asked for is left to RTR") {
+    end a("rxe_a0"), b("rxe_b0");
+    const port_attributes own = must(a.port.query());
+    CHECK(a.port.find_peer(own, own.address));  // oneself
+    gid other_family{{0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x77}};
+    CHECK(a.port.find_peer(own, other_family));
+    port_attributes stranger = own;
+    stranger.address.raw[15] = 77;  // none of the netdev's addresses
+    REQUIRE(std::system("ip neigh flush dev a0") == 0);
+    CHECK(eventually([&] { return static_cast<bool>(a.port.find_peer(stranger, b.as_peer().address)); }));
 }
 
 TEST_CASE("work caught by the own port's failure ends in completions once the queue pair is moved to ERR") {

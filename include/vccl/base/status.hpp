@@ -81,7 +81,6 @@ enum class subject : std::uint8_t {
     bytes,           ///< `detail`: the most allowed; `extra`: what was asked for, 2^32 - 1 for that or more
     suspended,       ///< no lane is up at present
     shared_memory,   ///< `detail`: MiB of /dev/shm that are wanted; `extra`: MiB that are free
-    peer_address,    ///< the kernel does not know the peer's Ethernet address
     secret,          ///< who answers does not know the job's secret
     rank,            ///< `detail`: the rank that is to blame; `extra`: where ranks are missing, how many
     // Which kind of thing is missing. `detail`: its index in the topology; `unnamed_index` where a name was looked for.
@@ -90,7 +89,6 @@ enum class subject : std::uint8_t {
     port,
     gpu,
     fabric,          ///< software fabric, by name; `detail`: errno or 0
-    owner,           ///< software fabric of that name is another user's; `detail`: the user's number
     // `detail`: this end's; `extra`: the peer's.
     wire_version,
     role,            ///< `endpoint_role`
@@ -104,7 +102,12 @@ enum class subject : std::uint8_t {
     slice,           ///< bytes of a staged message that travel together
     link,            ///< `link_layer` of a lane's port
     rail,            ///< of a lane's port
+    // As those above; at the end, since ranks tell each other these numbers.
+    peer_address,    ///< the kernel does not know the peer's Ethernet address
+    owner,           ///< software fabric of that name is another user's; `detail`: the user's number
 };
+
+inline constexpr subject last_subject = subject::owner;  ///< the highest of its numbers
 
 /// In `detail`: a thing was looked for by its name, so it has no index.
 inline constexpr std::uint32_t unnamed_index = ~std::uint32_t{0};

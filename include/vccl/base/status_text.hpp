@@ -7,7 +7,6 @@
 #include <cstring>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 namespace vccl::inline v0 {
 
@@ -82,15 +81,13 @@ constexpr std::string_view text(wc_status s) noexcept {
 
 namespace detail {
 
+// GNU's strerror_r returns the text, POSIX' a number, and has put it into the buffer.
+inline const char* errno_words(const char* said, const char*) noexcept { return said; }
+inline const char* errno_words(int, const char* buffer) noexcept { return buffer; }
 /// What the system calls an errno. Any thread, which strerror is not for.
 inline std::string errno_text(std::uint32_t error) {
     char buffer[128] = "unknown error";
-    [[maybe_unused]] const auto said = ::strerror_r(static_cast<int>(error), buffer, sizeof buffer);
-    // GNU's function returns the text, POSIX' has put it into the buffer.
-    if constexpr (std::is_pointer_v<decltype(said)>)
-        return said;
-    else
-        return buffer;
+    return errno_words(::strerror_r(static_cast<int>(error), buffer, sizeof buffer), buffer);
 }
 
 inline std::string number_text(subject about, std::uint32_t n) {

@@ -48,7 +48,7 @@ inline std::vector<std::byte> failure_frame(status s) {
 inline status failure_of(std::span<const std::byte> frame) noexcept {
     if (frame.size() != 11 || frame[1] == std::byte{} ||
         std::to_integer<unsigned>(frame[1]) > static_cast<unsigned>(errc::io_error) ||
-        std::to_integer<unsigned>(frame[2]) > static_cast<unsigned>(subject::rail))
+        std::to_integer<unsigned>(frame[2]) > static_cast<unsigned>(last_subject))
         return errc::protocol_violation;
     return status{static_cast<errc>(frame[1]), static_cast<subject>(frame[2]), get_word(frame.subspan(3)),
                   get_word(frame.subspan(7))};

@@ -169,8 +169,8 @@ public:
         lanes_[l].retry_after = {};
         lanes_[l].next_try = now;
     }
-    /// A port came back: its link, and what the kernel knows of the peer's address, are given a moment to settle. A
-    /// driver that has to ask for an address too early may block for a second.
+    /// A port came back: its link, and what the kernel knows of the peer's address, are given a moment to settle: a restore
+    /// that comes too early is in vain.
     void settle(unsigned l, nanoseconds now) noexcept {
         lanes_[l].retry_after = {};
         lanes_[l].next_try = now + times_.settle_time;

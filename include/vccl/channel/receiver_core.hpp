@@ -156,6 +156,7 @@ public:
                 if (s.health != lane_health::restoring || m.generation != s.generation) break;
                 if (!this->io_.join(m.lane, m.end)) {
                     lane_fault(m.lane, fault_cause::local_error, wc_status::success, now);
+                    this->book_.postpone(m.lane, now, s.restore_tries);  // what failed may fail for long
                     break;
                 }
                 s.health = lane_health::verifying;

@@ -299,7 +299,13 @@ private:
                 this->fail(this->lane_status(errc::no_replay_log));
                 return;
             }
+            const bool was_up = s.health == lane_health::up;
             this->condemn(m.lane, fault_cause::peer_notice, wc_status::success, now);
+            // It never came up at the receiver, perhaps, which does not know that it was in use here.
+            if (was_up) {
+                noticing_ |= 1u << m.lane;
+                notify(m.lane, now);
+            }
         }
         if (s.health != lane_health::fenced) return;  // the receiver asks again, and by then the fence is done
         control_message nak = this->message(control_kind::restore_nak, m.lane);

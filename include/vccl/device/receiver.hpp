@@ -83,7 +83,7 @@ public:
     /// The same, and waits while it drives. Errors: as a host receiver's; invalid_argument: the peer is no device sender.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
-        return this->wait_until(timeout, [this] { return this->connected(); });
+        return this->wait_connected(timeout);
     }
 
     /// What kernels take: trivially copyable, valid until the receiver goes.

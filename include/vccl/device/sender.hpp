@@ -71,7 +71,7 @@ public:
     /// The same, and waits while it drives. Errors: as a host sender's; invalid_argument: the peer is no device receiver.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
-        return this->wait_until(timeout, [this] { return this->connected(); });
+        return this->wait_connected(timeout);
     }
 
     /// What kernels take: trivially copyable, valid until the sender goes. `ref().channel(c)` for the c-th of its channels.

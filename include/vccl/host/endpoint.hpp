@@ -66,11 +66,7 @@ public:
     /// the out-of-band channel did not; timeout.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
-        const status s = wait_until(timeout, [&] { return connected(); });
-        if (s.code != errc::timeout) return s;
-        if (self().state() == channel_state::suspended || !this->any_port_up() || !refused_)
-            return refused_ ? set::on_lane(errc::port_down, 0) : refused_;
-        return oob_state_ == oob_state::up ? s : status{errc::peer_lost};
+        return wait_connected(timeout);
     }
 
     /// Why the channel ended; ok while it lives.
@@ -149,6 +145,14 @@ protected:
         if (s.code == errc::timeout && begun_ && self().state() == channel_state::suspended)
             return {s.code, subject::suspended, 0};
         return over ? s : over;
+    }
+    /// The second half of connect().
+    VCCL_COLD status wait_connected(nanoseconds timeout) noexcept {
+        const status s = wait_until(timeout, [&] { return connected(); });
+        if (s.code != errc::timeout) return s;
+        if (self().state() == channel_state::suspended || !this->any_port_up() || !refused_)
+            return refused_ ? set::on_lane(errc::port_down, 0) : refused_;
+        return oob_state_ == oob_state::up ? s : status{errc::peer_lost};
     }
     /// Polls until `done` or `timeout` has passed, whatever becomes of the channel.
     template <class Done>

@@ -4,6 +4,7 @@
 /// says. Which of them are in use is not known here. Owner thread of the endpoint only; set-up may allocate and make system
 /// calls.
 
+#include <vccl/base/clock.hpp>
 #include <vccl/host/blob.hpp>
 #include <vccl/host/context.hpp>
 #include <vccl/host/options.hpp>
@@ -74,25 +75,31 @@ protected:
     /// tenth of a second in all to be found. Returns: the lanes that are connected, a bit each.
     VCCL_COLD std::uint32_t connect_lanes() noexcept {
         constexpr timespec pause{0, 1'000'000};
+        const steady_clock clock;
+        const nanoseconds deadline = clock.now() + nanoseconds{100'000'000};
         std::uint32_t up = 0, early = 0;
         for (unsigned l = 0; l < count_; ++l)
             if (own_.lane[l].up && peer_.lane[l].up && port_of(l).up.load()) early |= 1u << l;
-        for (unsigned tries = 100; early != 0 && tries != 0; --tries) {
-            for (unsigned l = 0; l < count_; ++l) {
-                if ((early >> l & 1) == 0) continue;
-                const status s = lanes_[l].connect(peer_.lane[l].end);
-                up |= s ? 1u << l : 0u;
-                if (!is_too_early(s)) early &= ~(1u << l);
-                refused_ = up != 0 ? status{} : on_lane(s, l);
-            }
-            if (early != 0) ::nanosleep(&pause, nullptr);
+        for (;;) {
+            for (unsigned l = 0; l < count_; ++l)
+                if ((early >> l & 1) != 0) try_lane(l, up, early);
+            if (early == 0 || clock.now() >= deadline) break;
+            ::nanosleep(&pause, nullptr);
         }
+        if (up != 0) refused_ = {};
         return up;
     }
 
     static status on_lane(status s, unsigned l) noexcept {
         s.lane = static_cast<std::uint8_t>(l);
         return s;
+    }
+
+    VCCL_COLD void try_lane(unsigned l, std::uint32_t& up, std::uint32_t& early) noexcept {
+        const status s = lanes_[l].connect(peer_.lane[l].end);
+        if (s) up |= 1u << l;
+        if (!is_too_early(s)) early &= ~(1u << l);
+        if (!s && (refused_ || is_too_early(refused_))) refused_ = on_lane(s, l);
     }
 
     lane<B> lanes_[max_lanes];
@@ -104,7 +111,7 @@ protected:
     endpoint_options options_;
     channel_id channel_;
     connection_blob own_{}, peer_{};
-    status refused_{};  ///< why none of the lanes whose ports are up could be connected
+    status refused_{};  ///< why none of the lanes whose ports are up could be connected; the first that tells of more than haste
 };
 
 }  // namespace vccl::inline v0

@@ -86,9 +86,15 @@ public:
     }
 
     /// Effects: INIT -> RTR -> RTS for every QP, towards the peer's half; posts the receives. The ladder is climbed here only.
+    /// Errors: `is_too_early`: nothing was done, the peer's address is being asked for; try again.
     VCCL_COLD status connect(const lane_end& peer) noexcept {
         auto a = port_->query();
         if (!a) return a.error();
+        if constexpr (finds_peers<port_type>) {
+            gid where{};
+            std::memcpy(where.raw, peer.gid, sizeof where.raw);
+            if (status s = port_->find_peer(*a, where); !s) return s;
+        }
         for (unsigned i = 0; i < qp_slots; ++i) {
             if (!qps_[i]) continue;
             qp_peer p{};

@@ -113,18 +113,13 @@ struct backend_capabilities {
     bool atomics{true};       ///< FETCH_ADD and CMP_SWAP work.
 };
 
-/// Did RTR only come too early, since the peer's address is still being asked for? Then nothing has changed: try again.
-constexpr bool is_too_early(const status& s) noexcept { return s.code == errc::timeout && s.about == subject::peer_address; }
-
 template <class Q>
 concept verbs_qp = requires(Q q, const Q c, const work& w, std::span<const work> many, std::span<const recv_work> recvs,
                             const qp_peer& peer, const qp_timers& timers, psn first) {
     { c.number() } noexcept -> std::same_as<qpn>;
     { q.to_reset() } noexcept -> std::same_as<status>;
     { q.to_init() } noexcept -> std::same_as<status>;  // RESET -> INIT, remote write/read/atomic allowed
-    {
-        q.to_ready_to_receive(peer, timers)
-    } noexcept -> std::same_as<status>;  // INIT -> RTR; reads the local GID index anew; is_too_early
+    { q.to_ready_to_receive(peer, timers) } noexcept -> std::same_as<status>;  // INIT -> RTR; reads the local GID index anew
     { q.to_ready_to_send(first, timers) } noexcept -> std::same_as<status>;  // RTR -> RTS with this first send PSN
     { q.to_error() } noexcept -> std::same_as<status>;  // any -> ERR; after it returns, the QP writes no memory
     { q.state() } noexcept -> std::same_as<result<qp_state>>;
@@ -158,6 +153,15 @@ concept verbs_port =
         { p.next_event() } noexcept -> std::same_as<result<async_event>>;  // kind::none when there is none; never blocks
         { p.inline_limit() } noexcept -> std::same_as<std::uint32_t>;  // largest inlined payload a QP of this port takes
     };
+
+/// Optional: a port whose kernel may not know a peer's address, and would keep the caller of `to_ready_to_receive` until it
+/// does. `p.find_peer(own, address)`: ok if RTR would not have to wait, or nobody can say; else the address is being asked for
+/// from now on, and `is_too_early` is true of what is returned. `own`: what `query` said. Asked once before a lane's QPs climb.
+template <class P>
+concept finds_peers = requires(P p, const port_attributes& own, const gid& address) {
+    { p.find_peer(own, address) } noexcept -> std::same_as<status>;
+};
+constexpr bool is_too_early(const status& s) noexcept { return s.code == errc::timeout && s.about == subject::peer_address; }
 
 /// Optional: a port that fences several of its QPs at the price of one. `q.begin_error()` for each, then
 /// `p.finish_errors()`; afterwards it is as if `q.to_error()` had returned ok for those.

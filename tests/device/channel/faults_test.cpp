@@ -1,4 +1,5 @@
 // Every fault gives a kernel a result, within its deadline.
+#include "../../host/shy_nic.hpp"
 #include "world.hpp"
 
 #include <doctest/doctest.h>
@@ -228,4 +229,23 @@ TEST_CASE("Without a lane the queue waits; with the lane's return all that was p
     CHECK(w.rx->ref().peek(0) == 2);
     CHECK(w.rx->ref().peek(1) == 5);
     CHECK(std::memcmp(w.in.data(), w.out.data(), 2000) == 0);
+}
+
+TEST_CASE("A lane that came up at the sender alone: the queues are told, and move to the one that both ends have") {
+    using shy_world = world<device_sender<shy_nic, journal, manual_clock, testing::memory_oob>,
+                            device_receiver<shy_nic, journal, manual_clock, testing::memory_oob, never_failback>, shy_nic>;
+    shy_nic::shy_at("B.nic0.p0", ~0u);
+    shy_world w;
+    REQUIRE(w.connect());
+    const auto tx = w.tx->ref();
+    for (int i = 0; i < 20; ++i) {
+        REQUIRE(tx.put(thread_scope{}, 0, 0, 4096));
+        REQUIRE(tx.flush(thread_scope{}));
+    }
+    w.rest(50_ms);
+    for (int i = 0; i < 20; ++i) {
+        REQUIRE(tx.put(thread_scope{}, 4096, 4096, 4096));
+        REQUIRE(tx.flush(thread_scope{}));
+    }
+    CHECK(std::equal(w.in.begin(), w.in.begin() + 8192, w.out.begin()));
 }

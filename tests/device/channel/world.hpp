@@ -40,13 +40,13 @@ struct world_options {
     std::size_t window{1 << 20};
 };
 
-template <class Sender, class Receiver>
+template <class Sender, class Receiver, class Nic = verbs::soft>
 struct world {
     using nic_type = typename Sender::policies::source;
 
     world_options o;
     verbs::soft_fabric fabric;
-    host_context<verbs::soft> a, b;
+    host_context<Nic> a, b;
     nic_type nic;
     std::vector<unsigned char> out, in;
     memory out_memory, in_memory;
@@ -71,8 +71,8 @@ struct world {
     explicit world(world_options options = {})
         : o(options),
           fabric(make(o)),
-          a(*fabric.host("A"), fabric.shape()),
-          b(*fabric.host("B"), fabric.shape()),
+          a(Nic(*fabric.host("A")), fabric.shape()),
+          b(Nic(*fabric.host("B")), fabric.shape()),
           nic(fabric.clock()),
           out(o.window),
           in(o.window) {

@@ -132,7 +132,8 @@ public:
     }
     VCCL_COLD void destroy(void* object) noexcept { (void)mlx5dv_devx_obj_destroy(of(object)); }
 
-    /// Errors: as verbs::ibv's `to_ready_to_receive`, timeout while the peer's Ethernet address is not known included.
+    /// The kernel resolves the peer's Ethernet address, which may take it as long as the peer does not answer; the QPs of the
+    /// lane itself have found it before.
     VCCL_COLD result<prm::route> find_route(const qp_peer& peer) noexcept {
         const auto local = port_->query();
         if (!local) return local.error();
@@ -151,7 +152,6 @@ public:
         r.mtu_code = static_cast<std::uint32_t>(*mtu);
         if (r.global && local->address == gid{}) return status{errc::port_down, o.port};
         if (!r.ethernet) return r;
-        if (const status s = verbs::ibv_detail::find_neighbour(context(), o.port, *local, r.remote); !s) return s;
         if (const status s = find_mac(r, o.port); !s) return s;
         return r;
     }

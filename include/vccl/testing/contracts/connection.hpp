@@ -4,8 +4,6 @@
 
 #include <vccl/testing/contracts/fixture.hpp>
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -24,18 +22,6 @@ template <class T>
 T must(result<T> r, const std::string& what) {
     must(r.error(), what);
     return std::move(*r);
-}
-
-/// To RTR; a second for whoever has to ask for the peer's address first.
-template <class Q>
-void must_find(Q& qp, const qp_peer& peer, const qp_timers& timers) {
-    constexpr timespec pause{0, 1'000'000};
-    status s = qp.to_ready_to_receive(peer, timers);
-    for (unsigned tries = 1000; is_too_early(s) && tries != 0; --tries) {
-        ::nanosleep(&pause, nullptr);
-        s = qp.to_ready_to_receive(peer, timers);
-    }
-    must(s, "to_ready_to_receive");
 }
 
 /// Sizes and timers of a connection under test.
@@ -116,8 +102,8 @@ struct connection {
         const psn from_a{fresh_psn()}, from_b{fresh_psn()};
         must(a.qp->to_init(), "to_init");
         must(b.qp->to_init(), "to_init");
-        must_find(*a.qp, peer(b, from_b), shape.timers);
-        must_find(*b.qp, peer(a, from_a), shape.timers);
+        must(a.qp->to_ready_to_receive(peer(b, from_b), shape.timers), "to_ready_to_receive");
+        must(b.qp->to_ready_to_receive(peer(a, from_a), shape.timers), "to_ready_to_receive");
         must(a.qp->to_ready_to_send(from_a, shape.timers), "to_ready_to_send");
         must(b.qp->to_ready_to_send(from_b, shape.timers), "to_ready_to_send");
     }

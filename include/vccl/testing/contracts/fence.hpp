@@ -132,7 +132,7 @@ VCCL_CONTRACT(contract_rebuilt_alone, "a QP rebuilt behind its peer's back takes
     must(c.b.qp->to_reset(), "to_reset");
     must(c.b.qp->to_init(), "to_init");
     // A PSN that the old life will not reach: far from every other one of this connection.
-    must_find(*c.b.qp, c.peer(c.a, psn{0x2badf0}), c.shape.timers);
+    must(c.b.qp->to_ready_to_receive(c.peer(c.a, psn{0x2badf0}), c.shape.timers), "to_ready_to_receive");
     must(c.b.qp->to_ready_to_send(psn{0x3c0de}, c.shape.timers), "to_ready_to_send");
     c.a.fill(1);
     c.b.clear(0);

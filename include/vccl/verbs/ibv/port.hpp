@@ -168,6 +168,12 @@ public:
         return mr{made};
     }
 
+    /// On RoCE, the kernel knows the peer's Ethernet address, or is asked for it from now on. Errors: timeout
+    /// (`subject::peer_address`): not known yet. Some system calls; waits for none of them but the kernel's lock of netdevs.
+    VCCL_COLD status find_peer(const port_attributes& own, const gid& address) noexcept {
+        return ibv_detail::find_peer(device_.get(), origin_.port, own, address);
+    }
+
     VCCL_COLD result<async_event> next_event() noexcept {
         for (ibv_async_event event{};;) {
             if (ibv_get_async_event(device_.get(), &event) != 0) {

@@ -70,12 +70,11 @@ constexpr std::uint64_t bytes_per_second(unsigned speed, unsigned width) noexcep
 /// switches are set up for; an IPv4-mapped address is the one that people gave the port.
 VCCL_COLD inline int rank(const ibv_gid_entry& entry) noexcept {
     const auto& raw = entry.gid.raw;
-    const bool link_local = raw[0] == 0xfe && (raw[1] & 0xc0) == 0x80;
     int value = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 1;
     if (entry.gid_type == IBV_GID_TYPE_IB) return value;
     if (is_ipv4_mapped(raw))
         value += 2;
-    else if (!link_local)
+    else if (!is_link_local(raw))
         value += 1;
     return value;
 }
@@ -111,11 +110,12 @@ VCCL_COLD inline result<port_attributes> query_port(ibv_context* context, unsign
     return out;
 }
 
-/// Effects: where the Ethernet address of a port's peer is missing, the kernel begins to ask for it. Errors: timeout.
-VCCL_COLD inline status find_neighbour(ibv_context* context, unsigned port, const port_attributes& own,
-                                       const gid& peer) noexcept {
+/// Effects: as `find_neighbour`, for a port's peer. Nothing is asked for that the GID itself says: RoCE v1 has the Ethernet
+/// address within a link-local one.
+VCCL_COLD inline status find_peer(ibv_context* context, unsigned port, const port_attributes& own, const gid& peer) noexcept {
     ibv_gid_entry entry{};
-    if (ibv_query_gid_ex(context, port, own.gid_index, &entry, 0) != 0) return {};
+    if (own.link != link_layer::ethernet || ibv_query_gid_ex(context, port, own.gid_index, &entry, 0) != 0) return {};
+    if (entry.gid_type != IBV_GID_TYPE_ROCE_V2 && is_link_local(peer.raw)) return {};
     return find_neighbour(entry.ndev_ifindex, own.address, peer);
 }
 

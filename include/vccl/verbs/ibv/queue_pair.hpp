@@ -5,7 +5,6 @@
 /// Source: ibv_modify_qp and ibv_post_send of rdma-core; IBA 1.4, 10.3 (QP states).
 
 #include <vccl/base/owned.hpp>
-#include <vccl/verbs/ibv/neighbour.hpp>
 #include <vccl/verbs/ibv/objects.hpp>
 #include <vccl/verbs/ibv/port_query.hpp>
 #include <vccl/verbs/ibv/soft_fence.hpp>
@@ -45,7 +44,7 @@ public:
     }
 
     /// Effects: INIT to RTR, with the GID index that the local port has now. Returns: `port_down` when the port has
-    /// no address; `timeout` while the kernel asks for the peer's Ethernet address (`is_too_early`: nothing has changed).
+    /// no address. Waits for the kernel to find the peer's Ethernet address, for seconds if nobody answers: `port.find_peer` first.
     VCCL_COLD status to_ready_to_receive(const qp_peer& peer, const qp_timers& timers) noexcept {
         const auto mtu = ibv_detail::mtu_of(peer.mtu);
         if (!mtu) return mtu.error();
@@ -68,8 +67,6 @@ public:
             attr.ah_attr.grh.hop_limit = origin_.path.hop_limit;
             attr.ah_attr.grh.traffic_class = origin_.path.traffic_class;
             std::memcpy(attr.ah_attr.grh.dgid.raw, peer.address.raw, sizeof peer.address.raw);
-            if (local->link == link_layer::ethernet)
-                if (status s = ibv_detail::find_neighbour(qp_->context, origin_.port, *local, peer.address); !s) return s;
         }
         return modify(attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
