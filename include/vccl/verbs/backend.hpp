@@ -161,6 +161,7 @@ template <class P>
 concept finds_peers = requires(P p, const port_attributes& own, const gid& address) {
     { p.find_peer(own, address) } noexcept -> std::same_as<status>;
 };
+/// Returns: whether a lane was left for later, since its peer's address is still being asked for.
 constexpr bool is_too_early(const status& s) noexcept { return s.code == errc::timeout && s.about == subject::peer_address; }
 
 /// Optional: a port that fences several of its QPs at the price of one. `q.begin_error()` for each, then
