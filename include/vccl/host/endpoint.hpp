@@ -62,8 +62,8 @@ public:
     bool connected() const noexcept { return begun_ && self().state() == channel_state::running; }  ///< over some lane, now
 
     /// Effects: exchanges nothing itself: takes the peer's blob and waits until the channel runs. Errors: as decode_blob;
-    /// port_down if no lane came up, or what refused the last of them (no_memory for want of /dev/shm at once); peer_lost if
-    /// the out-of-band channel did not; timeout.
+    /// port_down if no lane came up, or what refused the first of them (no_memory for want of /dev/shm at once; that nobody
+    /// tells a peer's address is said only if nothing else refused one); peer_lost if the out-of-band channel did not; timeout.
     VCCL_COLD status connect(std::span<const std::byte> remote, nanoseconds timeout) {
         if (status s = begin_connect(remote); !s) return s;
         return wait_connected(timeout);

@@ -75,7 +75,7 @@ protected:
     /// tenth of a second in all to be found. Returns: the lanes that are connected, a bit each.
     VCCL_COLD std::uint32_t connect_lanes() noexcept {
         constexpr timespec pause{0, 1'000'000};
-        const steady_clock clock;
+        const steady_clock clock;  // the kernel and the network are waited for here: real time, whatever the endpoint's clock
         const nanoseconds deadline = clock.now() + nanoseconds{100'000'000};
         std::uint32_t up = 0, early = 0;
         for (unsigned l = 0; l < count_; ++l)
