@@ -148,6 +148,7 @@ public:
         if (!end) return end.error();
         auto& entry = parts_->on.queue(parts_->queue);
         entry.peer = *end;
+        entry.peer_qpn = peer.number.value;
         entry.rnr_retry = timers.rnr_retry;
         entry.retry_time = (std::uint64_t{4096} << (timers.timeout & 31)) * (timers.retry_count + 1u);
         return parts_->plain->to_ready_to_receive(peer, timers);

@@ -42,7 +42,8 @@ struct bench {
         queue.state = queue_state::running;
         queue.generation = 1;
         queue.rnr_retry = 2;
-        end = {1, 1};
+        queue.peer_qpn = 0x456;
+        end = {.accepts = 0x123, .port = 1, .qpn = 0x456};
         regions[3] = {reinterpret_cast<std::uintptr_t>(near_words.data()), near_words.size() * 8, 0x11, 0x22, 0, 1};
         regions[9] = {reinterpret_cast<std::uintptr_t>(far_words.data()), far_words.size() * 8, 0x33, 0x44, 1, 1};
         t = {&queue, &end, &report, port_up, &passes, &count, &stop, &region_count, regions, &pace, &progress, port_free};
@@ -112,8 +113,14 @@ TEST_CASE("The runner carries out every operation, in pieces where they are long
 
 TEST_CASE("A peer out of reach gives transport retries exceeded after the retry time, and flush errors behind it") {
     bench b;
-    for (std::uint32_t* const word : {&b.port_up[0], &b.port_up[1], &b.end.accepting}) {
-        *word = 0;
+    // Last: the peer was connected to another QP, as one is that has its place after it; and the QP there is another one.
+    struct fault {
+        std::uint32_t* word;
+        std::uint32_t bad;
+    };
+    for (const auto [word, bad] :
+         {fault{&b.port_up[0], 0}, {&b.port_up[1], 0}, {&b.end.accepts, 0}, {&b.end.accepts, 0x124}, {&b.end.qpn, 0x457}}) {
+        const std::uint32_t good = std::exchange(*word, bad);
         b.post.put(inline_write(b.post.head(), b.there(0), 1));
         b.post.put(inline_write(b.post.head(0), b.there(8), 2));
         b.post.ring_it();
@@ -127,7 +134,7 @@ TEST_CASE("A peer out of reach gives transport retries exceeded after the retry 
         CHECK(cqes[1].why == syndrome::flushed);
         CHECK(b.report.failed == b.queue.generation);
         CHECK(b.far_words[0] == 0);
-        *word = 1;
+        *word = good;
         b.memory.clear();
         ++b.queue.generation;
         b.post = poster(b.memory.view());
@@ -159,7 +166,7 @@ TEST_CASE("A fenced peer is written no more: what was under way fails, with a pr
     b.post.put(write(b.post.head(), b.there(0), b.here(0, 131072 * 8)));
     b.post.ring_it();
     CHECK(b.pass());
-    b.end.accepting = 0;
+    b.end.accepts = 0;
     CHECK(b.run().empty());
     CHECK(b.far_words[0] == 1);
     CHECK(b.far_words[131071] == 0);
@@ -327,7 +334,7 @@ TEST_CASE("A QP that goes to ERR flushes its receives, and has all of them again
     b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 1));
     b.post.ring_it();
     CHECK(b.run().size() == 1);
-    b.end.accepting = 0;
+    b.end.accepts = 0;
     b.queue.state = queue_state::error;
     CHECK(b.run().empty());
     far.post(1);  // posted in ERR
@@ -344,7 +351,7 @@ TEST_CASE("A QP that goes to ERR flushes its receives, and has all of them again
     far = receive_poster(b.receives.view());
     b.post = poster(b.memory.view());
     ++b.queue.generation, ++b.end.generation;
-    b.end.accepting = 1;
+    b.end.accepts = 0x123;
     b.queue.state = queue_state::running;
     far.post(1);
     b.post.put(write_imm(b.post.head(), b.there(0), b.here(0, 8), 7));

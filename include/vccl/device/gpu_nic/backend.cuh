@@ -32,7 +32,7 @@ private:
     unsigned slot_;
 };
 
-/// A QP that the NIC writes to as long as it is in RTR or RTS.
+/// A QP that its peer's ring can write to as long as it is in RTR or RTS.
 template <class Qp>
 class known_qp {
 public:
@@ -54,7 +54,7 @@ public:
     VCCL_COLD status to_init() noexcept { return qp_.to_init(); }
     VCCL_COLD status to_ready_to_receive(const qp_peer& peer, const qp_timers& timers) noexcept {
         const status s = qp_.to_ready_to_receive(peer, timers);
-        if (s) board_->accept(end_, static_cast<std::uint64_t>(rnr_wait(timers.min_rnr_timer)));
+        if (s) board_->accept(end_, peer.number.value, static_cast<std::uint64_t>(rnr_wait(timers.min_rnr_timer)));
         return s;
     }
     VCCL_COLD status to_ready_to_send(psn first, const qp_timers& timers) noexcept { return qp_.to_ready_to_send(first, timers); }

@@ -129,8 +129,8 @@ public:
     VCCL_COLD result<unsigned> add_end(std::uint32_t qpn, unsigned port) noexcept {
         const scoped_lock lock(mutex_);
         for (unsigned i = 0; i < max_ends; ++i) {
-            if (qpns_[i] != 0) continue;
-            qpns_[i] = qpn;
+            if (t_.ends[i].qpn != 0) continue;
+            write(&t_.ends[i].qpn, qpn);
             t_.ends[i].port = port;
             t_.ends[i].receives = {};
             return i;
@@ -139,13 +139,13 @@ public:
     }
     VCCL_COLD void remove_end(unsigned i) noexcept {
         const scoped_lock lock(mutex_);
-        qpns_[i] = 0;
+        write(&t_.ends[i].qpn, 0);
     }
     /// `not_found`: no QP of this number is on this NIC.
     VCCL_COLD result<unsigned> find_end(std::uint32_t qpn) const noexcept {
         const scoped_lock lock(mutex_);
         for (unsigned i = 0; i < max_ends; ++i)
-            if (qpns_[i] == qpn) return i;
+            if (qpn != 0 && t_.ends[i].qpn == qpn) return i;
         return errc::not_found;
     }
     /// Requires: nobody accepts on it yet. Effects: nothing of what had the place before is used any more.
@@ -153,14 +153,14 @@ public:
         t_.ends[i].receives = r;
         ++t_.ends[i].generation;
     }
-    /// Effects: what is sent to the end is taken from now on; its receive queue as new. `rnr_wait` in nanoseconds.
-    void accept(unsigned i, std::uint64_t rnr_wait) noexcept {
+    /// Effects: what the QP `from` sends to the end is taken from now on; its receive queue as new. `rnr_wait` in nanoseconds.
+    void accept(unsigned i, std::uint32_t from, std::uint64_t rnr_wait) noexcept {
         t_.ends[i].rnr_wait = rnr_wait;
         ++t_.ends[i].generation;
-        write(&t_.ends[i].accepting, 1);
+        write(&t_.ends[i].accepts, from);
     }
     /// Effects: no longer; wait for grace() before anything of it is used otherwise.
-    void refuse(unsigned i) noexcept { write(&t_.ends[i].accepting, 0); }
+    void refuse(unsigned i) noexcept { write(&t_.ends[i].accepts, 0); }
 
     VCCL_COLD result<unsigned> add_queue() noexcept {
         const scoped_lock lock(mutex_);
@@ -237,7 +237,6 @@ private:
     std::uint64_t* port_free_{};
     end_progress* progress_{};
     tables t_{};
-    std::uint32_t qpns_[max_ends]{};
     bool region_used_[max_regions]{}, queue_used_[max_queues]{};
     unsigned ports_{};
     unsigned grid_{};

@@ -92,7 +92,8 @@ private:
     }
     VCCL_HOST_DEVICE static bool reachable(const tables& t, const queue_entry& e) noexcept {
         const end_entry& peer = t.ends[e.peer];
-        return load<order::acquire, scope::system>(&peer.accepting) != 0 &&
+        return load<order::acquire, scope::system>(&peer.accepts) == e.memory.qpn &&
+               load<order::relaxed, scope::system>(&peer.qpn) == e.peer_qpn &&  // written before `accepts`
                load<order::acquire, scope::system>(&t.port_up[e.port]) != 0 &&
                load<order::acquire, scope::system>(&t.port_up[peer.port]) != 0;
     }

@@ -25,15 +25,17 @@ struct alignas(128) queue_entry {
     std::uint64_t retry_time{};  ///< nanoseconds for which an unreachable peer is tried
     std::uint32_t port{};
     std::uint32_t peer{};        ///< of `ends`
+    std::uint32_t peer_qpn{};    ///< the QP that was there when the ring was connected
     std::uint32_t end{};         ///< the QP itself, of `ends`
     std::uint32_t rnr_retry{};   ///< times that a peer without a receive is asked again; 7: for ever
     std::uint32_t generation{};
     queue_state state{};
 };
-/// Any QP that can be written to. Written by the host; `receives` and what belongs to it while nobody accepts.
+/// Any QP that can be written to. Written by the host; all but `accepts` while that is 0.
 struct alignas(128) end_entry {
-    std::uint32_t accepting{};
+    std::uint32_t accepts{};     ///< the QPN whose packets are taken: that of the peer it was connected to. 0: nobody's
     std::uint32_t port{};
+    std::uint32_t qpn{};         ///< its own. 0: the place is free
     ring receives{};             ///< the receive queue, if it has one
     std::uint64_t rnr_wait{};    ///< nanoseconds after which a sender may ask again whether there is a receive
     std::uint32_t generation{};  ///< a new one hands the receive queue over as new
