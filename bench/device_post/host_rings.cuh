@@ -121,8 +121,8 @@ inline void measure_host_rings(gpu_link& link) {
         auto* const ring = static_cast<std::uint64_t*>(mapped_memory::allocate(8u << log));
         auto* const p = static_cast<page*>(mapped_memory::allocate(sizeof(page)));
         auto* const words = static_cast<host_ring_words*>(link.allocate(sizeof(host_ring_words)));
-        const std::uint64_t credits = 1u << log;
-        link.copy_in(&words->credits, &credits, 8);
+        const std::uint64_t cursor = ring_cursor{0, 1u << log}.pack();
+        link.copy_in(&words->cursor, &cursor, 8);
         const host_ring_view v{words, ring, log, 1, &p->head, &p->channel, nullptr, &p->host, nullptr};
         {
             taker t(ring, log, [p](std::uint64_t head) {

@@ -14,7 +14,7 @@ namespace vccl::inline v0 {
 
 /// How much may wait, and for how long.
 struct host_ring_options {
-    std::uint32_t words{4096};             ///< of the ring: 8 bytes each, a power of two, 16 or more
+    std::uint32_t words{4096};             ///< of the ring: 8 bytes each, a power of two, 16 to 2^30
     nanoseconds timeout{10'000'000'000};   ///< of each operation of a view
     const device::host_wait* wait{};       ///< host build: how a view waits
 };
@@ -41,12 +41,12 @@ public:
     /// Effects: makes the ring. Requires: the sender is connected. Errors: invalid_argument, no_memory.
     VCCL_COLD status open() noexcept {
         const std::uint32_t n = options_.words;
-        if (n < 16 || (n & (n - 1)) != 0) return errc::invalid_argument;
+        if (n < 16 || n > 1u << 30 || (n & (n - 1)) != 0) return errc::invalid_argument;
         ring_ = static_cast<std::uint64_t*>(shared::allocate(std::size_t{n} * 8));
         page_ = static_cast<page*>(shared::allocate(sizeof(page)));
         words_ = static_cast<device::host_ring_words*>(space_.allocate_local(sizeof(device::host_ring_words)));
         if (!ring_ || !page_ || !words_) return errc::no_memory;
-        space_.write(reinterpret_cast<std::uint64_t*>(&words_->credits), n);
+        space_.write(&words_->cursor, device::ring_cursor{0, n}.pack());
         return {};
     }
     /// What kernels take, for channel 0; `ref().channel(c)` for others. Valid until the ring goes.

@@ -1,12 +1,13 @@
 #pragma once
 /// \file
 /// What a kernel holds of a host ring: the operations of a sender_ref, carried out by a proxy thread of the host. Trivially
-/// copyable; any thread, as many at once as the sharing policy says. A post is: credit, reservation, words; nobody waits for a
-/// turn. The order of one channel is that of reservations.
+/// copyable; any thread, as many at once as the sharing policy says. A post is a claim of words (ring_cursor) and the words; nobody
+/// waits for a turn. The order of one channel is that of claims.
 
 #include <vccl/device/policy.hpp>
 #include <vccl/device/request.hpp>
 #include <vccl/device/result.hpp>
+#include <vccl/device/ring_cursor.hpp>
 #include <vccl/device/scope.hpp>
 #include <vccl/device/wait.hpp>
 #include <vccl/device/words.hpp>
@@ -15,17 +16,16 @@ namespace vccl::inline v0::device {
 
 /// In the posters' memory.
 struct host_ring_words {
-    alignas(128) std::uint64_t reserve{};   ///< next free word. Changed by posters
-    std::int64_t credits{};                 ///< words that nobody has. Changed by posters
-    alignas(128) std::uint64_t consumed{};  ///< as a poster last saw it, and gave back as credit
-    alignas(128) std::uint64_t replies_in_use{};        ///< a bit a slot. Changed by posters
-    std::uint32_t reply_laps[reply_slot::count]{};      ///< how often each slot was used. Changed by who has the slot
+    alignas(128) std::uint64_t cursor{};  ///< a packed ring_cursor. Changed by posters
+    alignas(128) std::uint64_t consumed{};  ///< as a poster lately saw it
+    alignas(128) std::uint64_t replies_in_use{};  ///< a bit a slot. Changed by posters
+    std::uint32_t reply_laps[reply_slot::count]{};  ///< how often each slot was used. Changed by who has the slot
 };
 /// In host memory, written by the proxy: one for each channel.
 struct alignas(128) channel_words {
-    std::uint64_t done{};     ///< every request of the channel below this word of the ring is done
+    std::uint64_t done{};  ///< every request of the channel below this word of the ring is done
     std::uint64_t failure{};  ///< a packed result, if one failed
-    std::uint64_t epoch{};    ///< of the channel's queue
+    std::uint64_t epoch{};  ///< of the channel's queue
 };
 /// In host memory.
 struct alignas(128) host_ring_head {
@@ -34,7 +34,7 @@ struct alignas(128) host_ring_head {
 
 /// Where everything of a host ring lies, as kernels see it.
 struct host_ring_view {
-    host_ring_words* words{};  ///< the posters' words: reservations and credit
+    host_ring_words* words{};  ///< the posters' words: claims and room
     std::uint64_t* ring{};  ///< host memory, written by posters
     std::uint32_t size_log{};  ///< of the ring's length in words
     std::uint32_t channels{};  ///< channels of the sender behind it
@@ -107,7 +107,7 @@ public:
     VCCL_HOST_DEVICE device_result flush(Scope who) const {
         return unpack(who.lead([this] {
             deadline until(v_.wait, timeout_);
-            return pack(wait(load<order::relaxed, Policy::who>(&v_.words->reserve), until));
+            return pack(wait(until));
         }));
     }
 
@@ -152,27 +152,27 @@ private:
     template <class Group>
     VCCL_HOST_DEVICE device_result write(const Group& who, const request& r, deadline& until) const {
         const unsigned each = words_of(r.op);
-        const std::int64_t n = who.size() * each;
+        const std::uint32_t n = who.size() * each;
         std::uint64_t base = no_index;
         device_result why{};
-        std::int64_t credit = 0;
-        if (who.rank() == 0) credit = take_credit(n);
-        release_to_system();  // what is to be sent, before the words that ask for it; meanwhile the credit comes
+        ring_cursor at{};
+        if (who.rank() == 0) at = claim<acquired_later>(n);
+        release_to_system();  // what is to be sent, before the words that ask for it; meanwhile the claim is answered
         if (who.rank() == 0) {
-            const std::int64_t half = 1ll << v_.size_log >> 1;
-            if (credit < n) [[unlikely]]
-                why = wait_for_credit(n, until);
-            else if (credit >= half && credit - n < half) [[unlikely]]
-                (void)refill();  // before it is short of credit: one for all
-            if (why) base = device::fetch_add<order::relaxed, Policy::who>(&v_.words->reserve, static_cast<std::uint64_t>(n));
+            const std::int32_t had = at.room(), needed = static_cast<std::int32_t>(n),
+                               quarter = static_cast<std::int32_t>(size() / 4);
+            if (had < needed) [[unlikely]]
+                why = wait_for_room(at, n, until);
+            else if (had >= quarter && had - needed < quarter) [[unlikely]]
+                (void)taken();  // before it is wanted: one for all
+            if (why) base = at.next;
         }
         base = who.broadcast(base);
         if (base == no_index) [[unlikely]]
             return unpack(who.broadcast(pack(why)));
-        const std::uint64_t mask = (std::uint64_t{1} << v_.size_log) - 1;
         for (unsigned i = 0; i < each; ++i) {
-            const std::uint64_t at = base + who.rank() * each + i;
-            store<released, scope::system>(&v_.ring[at & mask], request_word(r, i) | lap_flag(at, v_.size_log));
+            const std::uint64_t index = base + who.rank() * each + i;
+            store<released, scope::system>(&v_.ring[index & (size() - 1)], request_word(r, i) | lap_flag(index, v_.size_log));
         }
         return {};
     }
@@ -206,41 +206,59 @@ private:
         (void)device::fetch_add<order::release, Policy::who>(&v_.words->replies_in_use, ~bit + 1);
         return done;
     }
-    /// Acquire, or the fence behind it: a word is written again only after the proxy has read it.
-    VCCL_HOST_DEVICE std::int64_t take_credit(std::int64_t n) const noexcept {
-        return device::fetch_add<acquired_later, Policy::who>(&v_.words->credits, -n);
+    VCCL_HOST_DEVICE std::uint32_t size() const noexcept { return std::uint32_t{1} << v_.size_log; }
+    /// Returns: the cursor before. Acquire, or the fence behind it: a word is written again only after the proxy has read it.
+    template <order O>
+    VCCL_HOST_DEVICE ring_cursor claim(std::uint32_t n) const noexcept {
+        return ring_cursor::unpack(device::fetch_add<O, Policy::who>(&v_.words->cursor, ring_cursor::claim(n)));
     }
-    /// Requires: take_credit(n) has not found enough.
-    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait_for_credit(std::int64_t n, deadline& until) const {
-        do {
-            give(n);
+    /// Release: what this thread has seen the proxy take, before who claims next.
+    VCCL_HOST_DEVICE void set(ring_cursor to) const noexcept { store<order::release, Policy::who>(&v_.words->cursor, to.pack()); }
+    /// Requires: a claim of `n` words found the cursor `at`, with less room. Effects: claims them, as soon as there is room, from
+    /// `at.next`.
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait_for_room(ring_cursor& at, std::uint32_t n, deadline& until) const {
+        while (at.room() < static_cast<std::int32_t>(n)) {
+            if (at.room() >= 0) {
+                const device_result why = make_room(at, n, until);
+                set({why ? at.next + n : at.next, at.limit});
+                return why;
+            }
             do {
-                if (!refill())
-                    if (const device_result r = look(until); !r) return r;
-            } while (load<order::relaxed, Policy::who>(&v_.words->credits) < n);
-        } while (device::fetch_add<order::acquire, Policy::who>(&v_.words->credits, -n) < n);
+                if (const device_result r = look(until); !r) return r;
+                at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
+            } while (at.room() < 0);
+            at = claim<order::acquire>(n);
+        }
         return {};
     }
-    /// Effects: gives back as credit what the proxy has taken since somebody last looked; once, by who moves `consumed` on.
-    VCCL_HOST_DEVICE bool refill() const noexcept {
-        const std::uint64_t taken = load<order::acquire, scope::system>(&v_.head->consumed);
-        std::uint64_t known = load<order::relaxed, Policy::who>(&v_.words->consumed);
-        if (known >= taken || !compare_exchange<order::relaxed, Policy::who>(&v_.words->consumed, known, taken)) return false;
-        give(static_cast<std::int64_t>(taken - known));
-        return true;
+    /// Requires: this thread has the cursor to itself.
+    VCCL_HOST_DEVICE device_result make_room(ring_cursor& at, std::uint32_t n, deadline& until) const {
+        at = at.with_taken(load<order::acquire, Policy::who>(&v_.words->consumed), size());
+        while (at.room() < static_cast<std::int32_t>(n)) {
+            at = at.with_taken(taken(), size());
+            if (at.room() >= static_cast<std::int32_t>(n)) break;
+            if (const device_result r = look(until); !r) return r;
+            set(at.closed());  // however many claim in vain meanwhile, their number does not go round
+        }
+        return {};
     }
-    VCCL_HOST_DEVICE void give(std::int64_t n) const noexcept {
-        (void)device::fetch_add<order::release, Policy::who>(&v_.words->credits, n);
+    /// Returns: the words that the proxy has taken, across the bus. Effects: the next who wants room has it nearer.
+    VCCL_HOST_DEVICE std::uint64_t taken() const noexcept {
+        const std::uint64_t found = load<order::acquire, scope::system>(&v_.head->consumed);
+        store<order::release, Policy::who>(&v_.words->consumed, found);
+        return found;
     }
-    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait(std::uint64_t index, deadline& until) const {
+    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait(deadline& until) const {
         const channel_words& c = v_.channel[channel_];
         std::uint64_t began = 0;
+        ring_cursor at{1, 0};  // closed: until it is not, it is not known what was posted before
         for (bool first = true;; first = false) {
+            if (at.room() < 0) at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
             // Under way together: both lie behind a bus.
             const std::uint64_t epoch = load<order::relaxed, scope::system>(&c.epoch);
             const std::uint64_t done = load<order::acquire, scope::system>(&c.done);
             if (first) began = epoch;
-            if (done >= index) {
+            if (at.room() >= 0 && static_cast<std::int32_t>(static_cast<std::uint32_t>(done) - at.next) >= 0) {
                 device_result r{};
                 r.epoch = static_cast<std::uint16_t>(epoch);
                 if (epoch != began) r.what = outcome::moved;
