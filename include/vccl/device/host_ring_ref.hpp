@@ -139,7 +139,7 @@ private:
     }
     template <class Scope>
     VCCL_HOST_DEVICE device_result post(Scope who, const request& r) const {
-        deadline until(v_.wait, timeout_);
+        const deadline until(v_.wait, timeout_);
         if constexpr (std::is_same_v<Scope, thread_scope> && !Policy::alone) {
             for (;;) {
                 const coalesced together(v_.words, (1u << v_.size_log) / words_of(r.op));
@@ -149,27 +149,31 @@ private:
             return unpack(who.lead([&] { return pack(write(single{}, r, until)); }));
         }
     }
+    /// What a claim came to: the first of the words, or why there is none.
+    struct claimed {
+        std::uint64_t base{no_index};
+        device_result why{};
+    };
     template <class Group>
-    VCCL_HOST_DEVICE device_result write(const Group& who, const request& r, deadline& until) const {
+    VCCL_HOST_DEVICE device_result write(const Group& who, const request& r, const deadline& until) const {
         const unsigned each = words_of(r.op);
         const std::uint32_t n = who.size() * each;
-        std::uint64_t base = no_index;
-        device_result why{};
+        claimed mine;
         ring_cursor at{};
         if (who.rank() == 0) at = claim<acquired_later>(n);
         release_to_system();  // what is to be sent, before the words that ask for it; meanwhile the claim is answered
         if (who.rank() == 0) {
             const std::int32_t had = at.room(), needed = static_cast<std::int32_t>(n),
                                quarter = static_cast<std::int32_t>(size() / 4);
+            mine.base = at.next;
             if (had < needed) [[unlikely]]
-                why = wait_for_room(at, n, until);
+                mine = wait_for_room(at, n, until);
             else if (had >= quarter && had - needed < quarter) [[unlikely]]
                 (void)taken();  // before it is wanted: one for all
-            if (why) base = at.next;
         }
-        base = who.broadcast(base);
+        const std::uint64_t base = who.broadcast(mine.base);
         if (base == no_index) [[unlikely]]
-            return unpack(who.broadcast(pack(why)));
+            return unpack(who.broadcast(pack(mine.why)));
         for (unsigned i = 0; i < each; ++i) {
             const std::uint64_t index = base + who.rank() * each + i;
             store<released, scope::system>(&v_.ring[index & (size() - 1)], request_word(r, i) | lap_flag(index, v_.size_log));
@@ -178,6 +182,7 @@ private:
     }
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result ask(std::uint32_t word, std::uint64_t add, std::uint64_t& old) const {
         deadline until(v_.wait, timeout_);
+        until.begin();  // for all that follows
         std::uint64_t taken = load<order::relaxed, Policy::who>(&v_.words->replies_in_use), bit = 0;
         for (;;) {
             bit = ~taken & (taken + 1);  // the lowest that is free
@@ -214,22 +219,22 @@ private:
     }
     /// Release: what this thread has seen the proxy take, before who claims next.
     VCCL_HOST_DEVICE void set(ring_cursor to) const noexcept { store<order::release, Policy::who>(&v_.words->cursor, to.pack()); }
-    /// Requires: a claim of `n` words found the cursor `at`, with less room. Effects: claims them, as soon as there is room, from
-    /// `at.next`.
-    VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait_for_room(ring_cursor& at, std::uint32_t n, deadline& until) const {
+    /// Requires: a claim of `n` words found the cursor `at`, with less room. Effects: claims them, as soon as there is room. Values
+    /// alone go in and out: what had an address would be stored before the fence of every post.
+    VCCL_HOST_DEVICE VCCL_NOINLINE claimed wait_for_room(ring_cursor at, std::uint32_t n, deadline until) const {
         while (at.room() < static_cast<std::int32_t>(n)) {
             if (at.room() >= 0) {
                 const device_result why = make_room(at, n, until);
                 set({why ? at.next + n : at.next, at.limit});
-                return why;
+                return {why ? at.next : no_index, why};
             }
             do {
-                if (const device_result r = look(until); !r) return r;
+                if (const device_result r = look(until); !r) return {no_index, r};
                 at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
             } while (at.room() < 0);
             at = claim<order::acquire>(n);
         }
-        return {};
+        return {at.next, {}};
     }
     /// Requires: this thread has the cursor to itself.
     VCCL_HOST_DEVICE device_result make_room(ring_cursor& at, std::uint32_t n, deadline& until) const {

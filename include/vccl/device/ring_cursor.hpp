@@ -19,10 +19,13 @@ struct ring_cursor {
     std::uint32_t next{};   ///< the first word that nobody has claimed
     std::uint32_t limit{};  ///< the words before it may be written
 
+    /// To and from the word that posters add to.
+    /// @{
     VCCL_HOST_DEVICE static constexpr ring_cursor unpack(std::uint64_t w) noexcept {
         return {static_cast<std::uint32_t>(w >> 32), static_cast<std::uint32_t>(w)};
     }
     VCCL_HOST_DEVICE constexpr std::uint64_t pack() const noexcept { return std::uint64_t{next} << 32 | limit; }
+    /// @}
     /// What has to be added to a packed one to claim `n` words.
     VCCL_HOST_DEVICE static constexpr std::uint64_t claim(std::uint32_t n) noexcept { return std::uint64_t{n} << 32; }
 

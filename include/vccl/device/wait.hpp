@@ -66,18 +66,22 @@ public:
     /// Has the time come? Reads the clock.
     VCCL_HOST_DEVICE bool passed() noexcept {
         const std::int64_t t = now(host_);
-        if (!begun_) {
-            begun_ = true;
-            left_ += t;
-        }
+        begin(t);
         return t >= left_;
     }
+    /// Effects: counts from now on, if it did not yet; so copies end together.
+    VCCL_HOST_DEVICE void begin() noexcept { begin(now(host_)); }
     /// True at every eighth call: for looks that are dear.
     VCCL_HOST_DEVICE bool now_and_then() noexcept { return (++rounds_ & 7) == 0; }
     /// Null in kernels.
     VCCL_HOST_DEVICE const host_wait* host() const noexcept { return host_; }
 
 private:
+    VCCL_HOST_DEVICE void begin(std::int64_t t) noexcept {
+        if (!begun_) left_ += t;
+        begun_ = true;
+    }
+
     const host_wait* host_;
     std::int64_t left_;  ///< the timeout; once begun, the end
     bool begun_{};
