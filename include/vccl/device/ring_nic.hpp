@@ -45,12 +45,17 @@ public:
         return qp(*this, std::move(made));
     }
 
-    /// Effects: one pass over all rings. Returns: whether anything moved.
+    /// Effects: one pass over all rings, or, while other calls wait for the lock, over as many as had their turn before; the next
+    /// pass goes on there. Returns: whether anything moved.
     bool progress() noexcept {
-        const scoped_lock lock(mutex_);
+        const scoped_try_lock lock(mutex_);
+        if (!lock) return false;
         const nanoseconds now = clock_.now();
         bool moved = false;
-        for (engine* e : engines_) moved |= e->pass(now);
+        for (std::size_t left = engines_.size(); left != 0 && !mutex_.awaited(); --left) {
+            if (next_ >= engines_.size()) next_ = 0;
+            moved |= engines_[next_++]->pass(now);
+        }
         return moved;
     }
     /// For `proxy::attach`. Detach before the NIC goes. Posters call nobody, so an idle NIC may be looked at some turns late.
@@ -59,8 +64,9 @@ public:
     }
 
 private:
-    mutex mutex_;
+    passing_mutex mutex_;
     std::vector<engine*> engines_;
+    std::size_t next_{};  // of engines_, where the next pass goes on
     std::atomic<bool> called_{};  // the proxy's; nobody else has a reason to write it
     Clock clock_;
 };

@@ -63,15 +63,15 @@ private:
         for (unsigned idle = 0; !stop_.load(std::memory_order_acquire);) {
             bool moved = false;
             {
-                const scoped_lock lock(mutex_);
-                moved = roster_.turn();
+                const scoped_try_lock lock(mutex_);
+                moved = lock && roster_.turn();
             }
             idle = moved ? 0 : idle + 1;
             if (idle > spins_before_yield) ::sched_yield();
         }
     }
 
-    mutex mutex_;
+    passing_mutex mutex_;
     roster roster_;
     std::atomic<bool> stop_{};
     pthread_t thread_{};
@@ -169,7 +169,7 @@ private:
     }
 
     proxy& driver_;
-    mutable mutex mutex_;
+    mutable passing_mutex mutex_;
     mutable std::atomic<bool> called_{true};
     mutable Endpoint endpoint_;
 };
