@@ -66,7 +66,13 @@ public:
     bool progress() noexcept {
         bool moved = sender_.progress();
         while (take()) moved = true;
-        for (unsigned c = 0; c < channel_count; ++c) moved |= tell(c);
+        const std::uint32_t epoch = sender_.epoch().value;
+        for (unsigned c = 0; c < channel_count; ++c) {
+            if (epoch != told_epoch_)
+                device::store<device::order::relaxed, device::scope::system>(&page_->channel[c].epoch, std::uint64_t{epoch});
+            moved |= tell(c);
+        }
+        told_epoch_ = epoch;
         if (!sender_.health()) abort_kernels();
         return moved;
     }
@@ -148,7 +154,6 @@ private:
             if (r.what == device::outcome::error) fail(c, r);
             const std::uint64_t done = q.completed();
             while (u.first != u.last && u.end[u.first % Sender::depth] <= done) ++u.first;
-            device::store<device::order::relaxed, device::scope::system>(&out.epoch, std::uint64_t{sender_.epoch().value});
         }
         const std::uint64_t upto = u.first == u.last ? head_ : u.begin[u.first % Sender::depth];
         if (upto == told_[c]) return false;
@@ -168,6 +173,7 @@ private:
     device::host_ring_words* words_{};
     std::uint64_t head_{};
     std::uint64_t told_[channel_count]{};
+    std::uint32_t told_epoch_{};
     under_way under_way_[channel_count]{};
 };
 

@@ -11,6 +11,7 @@
 #include <vccl/device/scope.hpp>
 #include <vccl/device/wait.hpp>
 #include <vccl/device/words.hpp>
+#include <vccl/device/wqe.hpp>
 
 namespace vccl::inline v0::device {
 
@@ -19,7 +20,8 @@ struct host_ring_words {
     alignas(128) std::uint64_t cursor{};  ///< a packed ring_cursor. Changed by posters
     alignas(128) std::uint64_t consumed{};  ///< as a poster lately saw it
     alignas(128) std::uint64_t replies_in_use{};  ///< a bit a slot. Changed by posters
-    std::uint32_t reply_laps[reply_slot::count]{};  ///< how often each slot was used. Changed by who has the slot
+    std::uint64_t replies_left{};  ///< of these, a bit for each whose asker has given up. Changed by posters
+    std::uint32_t reply_laps[reply_slot::count]{};  ///< how often each slot was asked for. Changed by who has the slot
 };
 /// In host memory, written by the proxy: one for each channel.
 struct alignas(128) channel_words {
@@ -78,14 +80,14 @@ public:
     VCCL_HOST_DEVICE device_result signal(Scope who, std::uint32_t word, std::uint64_t value) const {
         return post(who, make(request_op::signal, word, value));
     }
-    /// As sender_ref's: the bytes, and when they are there the word.
+    /// As sender_ref's: the bytes, at most 2^30, and when they are there the word.
     template <class Scope>
     VCCL_HOST_DEVICE device_result put_signal(Scope who, std::uint64_t to, std::uint64_t from, std::uint64_t bytes,
                                               std::uint32_t word, std::uint64_t value) const {
         request r = make(request_op::put_signal, word, value);
         r.remote = to;
         r.local = from;
-        r.length = static_cast<std::uint32_t>(bytes);
+        r.length = message_length(bytes);
         return post(who, r);
     }
     /// As sender_ref's: `add` to the peer's word.
@@ -113,13 +115,14 @@ public:
 
 private:
     static constexpr std::uint64_t no_index = ~std::uint64_t{0};
-    static constexpr std::uint64_t piece = 1u << 30;
+    static constexpr std::uint64_t piece = max_message;
+    static constexpr std::uint32_t no_word = 255;  ///< no channel has it, so its NIC refuses it
 
     VCCL_HOST_DEVICE request make(request_op op, std::uint32_t word, std::uint64_t value) const noexcept {
         request r;
         r.op = op;
         r.channel = static_cast<std::uint16_t>(channel_);
-        r.word = static_cast<std::uint8_t>(word);
+        r.word = static_cast<std::uint8_t>(word < no_word ? word : no_word);
         r.value = value;
         return r;
     }
@@ -188,7 +191,8 @@ private:
             bit = ~taken & (taken + 1);  // the lowest that is free
             if (bit != 0 && compare_exchange<order::acquire, Policy::who>(&v_.words->replies_in_use, taken, taken | bit)) break;
             if (bit != 0) continue;
-            if (const device_result r = look(until); !r) return r;
+            if (!reclaim())
+                if (const device_result r = look(until); !r) return r;
             taken = load<order::relaxed, Policy::who>(&v_.words->replies_in_use);
         }
         std::uint32_t number = 0;
@@ -197,19 +201,41 @@ private:
         request r = make(request_op::fetch_add, word, add);
         r.length = slot.pack();
         device_result done = write(single{}, r, until);
-        for (reply_words w; done;) {
-            w.low = load<acquired_later, scope::system>(&v_.replies[number].low);
-            w.high = load<order::acquire, scope::system>(&v_.replies[number].high);
-            if (w.is_of(slot.lap)) {
+        if (!done) --v_.words->reply_laps[number];  // nobody was asked; else the next would take the last answer for his own
+        while (done) {
+            if (const reply_words w = reply_in(number); w.is_of(slot.lap)) {
                 old = w.value();
                 break;
             }
-            // Not given back: the proxy may still write there. After 64 of these there is no slot any more.
-            if (done = look(until); !done) return done;
+            if (done = look(until); !done) {
+                // The proxy may still write there. Release: the lap, before who reclaims the slot.
+                (void)fetch_or<order::release, Policy::who>(&v_.words->replies_left, bit);
+                return done;
+            }
         }
-        // Release: the lap before who has the slot next.
-        (void)device::fetch_add<order::release, Policy::who>(&v_.words->replies_in_use, ~bit + 1);
+        give_back(bit);
         return done;
+    }
+    VCCL_HOST_DEVICE reply_words reply_in(unsigned number) const noexcept {
+        reply_words w;
+        w.low = load<acquired_later, scope::system>(&v_.replies[number].low);
+        w.high = load<order::acquire, scope::system>(&v_.replies[number].high);
+        return w;
+    }
+    /// Release: the laps, before who has the slots next.
+    VCCL_HOST_DEVICE void give_back(std::uint64_t bits) const noexcept {
+        (void)device::fetch_add<order::release, Policy::who>(&v_.words->replies_in_use, ~bits + 1);
+    }
+    /// Effects: gives slots back whose asker has left and whose answer has come since. Returns true if there were any.
+    VCCL_HOST_DEVICE VCCL_NOINLINE bool reclaim() const noexcept {
+        // Whoever takes a bit has the slot; acquire: its lap.
+        const std::uint64_t left = exchange<order::acquire, Policy::who>(&v_.words->replies_left, std::uint64_t{0});
+        std::uint64_t answered = 0;
+        for (unsigned i = 0; i < reply_slot::count; ++i)
+            if ((left >> i & 1) != 0 && reply_in(i).is_of(v_.words->reply_laps[i] & 1)) answered |= std::uint64_t{1} << i;
+        if (left != answered) (void)fetch_or<order::release, Policy::who>(&v_.words->replies_left, left & ~answered);
+        if (answered != 0) give_back(answered);
+        return answered != 0;
     }
     VCCL_HOST_DEVICE std::uint32_t size() const noexcept { return std::uint32_t{1} << v_.size_log; }
     /// Returns: the cursor before. Acquire, or the fence behind it: a word is written again only after the proxy has read it.
@@ -257,12 +283,12 @@ private:
         const channel_words& c = v_.channel[channel_];
         std::uint64_t began = 0;
         ring_cursor at{1, 0};  // closed: until it is not, it is not known what was posted before
-        for (bool first = true;; first = false) {
+        for (;;) {
             if (at.room() < 0) at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
             // Under way together: both lie behind a bus.
             const std::uint64_t epoch = load<order::relaxed, scope::system>(&c.epoch);
             const std::uint64_t done = load<order::acquire, scope::system>(&c.done);
-            if (first) began = epoch;
+            if (began == 0) began = epoch;  // 0: the proxy has told none yet
             if (at.room() >= 0 && static_cast<std::int32_t>(static_cast<std::uint32_t>(done) - at.next) >= 0) {
                 device_result r{};
                 r.epoch = static_cast<std::uint16_t>(epoch);

@@ -10,9 +10,6 @@
 
 namespace vccl::inline v0::device {
 
-/// Signal words of a channel; a SYNC carries all of them.
-inline constexpr std::uint32_t max_signal_words = max_window / 8;
-
 /// In `sequence` of a sender's notice: its queues are on the lane that it speaks of.
 inline constexpr std::uint64_t in_use = 1;
 

@@ -164,7 +164,8 @@ private:
     VCCL_COLD status fill(connection_blob& b) {
         words_ = static_cast<word_page*>(shared::allocate(sizeof(word_page)));
         if (!words_) return errc::no_memory;
-        auto m = this->context_.register_memory(words_->signal, sizeof words_->signal);
+        // No more than there are: of others a failover would know nothing.
+        auto m = this->context_.register_memory(words_->signal, std::uint64_t{8} * device_options_.signals);
         if (!m) return m.error();
         signals_memory_ = std::move(*m);
         b.role = endpoint_role::receiver;

@@ -6,7 +6,8 @@
 ///
 /// Order: operations of one channel take effect at the peer in the order in which they were posted. A signal therefore tells
 /// that every put before it has arrived. A signal word is changed by one channel's queue only, either by `signal` and
-/// `put_signal`, with values that grow, or by `fetch_add`, with addends between 1 and 2^63 - 1.
+/// `put_signal`, with values that grow, or by `fetch_add`, with addends between 1 and 2^63 - 1. A word that the receiver does not
+/// have is an error as an address outside of its window is: it ends the channel.
 
 #include <vccl/device/queue.hpp>
 
@@ -71,8 +72,7 @@ public:
                                               std::uint32_t word, std::uint64_t value) const {
         const queue_view& v = *queues_;
         return post(who, 2, [&v, to, from, bytes, word, value](unsigned i, const wqe_head& h, const ring_view& l) {
-            if (i == 0)
-                return write(h, {v.remote + to, l.remote_key}, {v.window + from, l.local_key, static_cast<std::uint32_t>(bytes)});
+            if (i == 0) return write(h, {v.remote + to, l.remote_key}, {v.window + from, l.local_key, message_length(bytes)});
             return inline_write(h, {v.signals + 8ull * word, l.signal_key}, value);
         });
     }
@@ -101,7 +101,7 @@ public:
 
 private:
     /// The longest single WQE.
-    static constexpr std::uint64_t piece = 1u << 30;
+    static constexpr std::uint64_t piece = max_message;
 
     VCCL_HOST_DEVICE device_result add_to(std::uint32_t word, std::uint64_t add, std::uint64_t& old) const {
         const queue_view& v = *queues_;
@@ -110,8 +110,9 @@ private:
         };
         // What the word holds before and afterwards: known in order, and therefore at one's turn only. A failover compares with it.
         const auto at_turn = [&v, word, add, &old](std::uint64_t index) {
-            old = load<order::relaxed, Policy::who>(&v.sums[word]);
-            store<order::relaxed, Policy::who>(&v.sums[word], old + add);
+            std::uint64_t* const sum = &v.sums[word & (max_signal_words - 1)];  // a word that is none is the NIC's to refuse
+            old = load<order::relaxed, Policy::who>(sum);
+            store<order::relaxed, Policy::who>(sum, old + add);
             store<order::relaxed, Policy::who>(&v.notes[index & (v.depth() - 1)], old + add);
         };
         deadline until(v.wait, timeout_);

@@ -15,6 +15,9 @@ inline constexpr std::uint16_t epoch_mask = (1u << epoch_bits) - 1;
 /// Lanes of a device channel: a stamp has four bits for their rings.
 inline constexpr unsigned max_queue_lanes = 8;
 static_assert(max_queue_lanes <= max_lanes);
+/// Signal words of a channel; a SYNC carries all of them.
+inline constexpr std::uint32_t max_signal_words = max_window / 8;
+static_assert((max_signal_words & (max_signal_words - 1)) == 0);
 /// Rings of a queue. Each lane has two, which its generations use in turn, so that a lane can be rebuilt while posters may still
 /// be writing into the ring of its former life.
 inline constexpr unsigned max_rings = 2 * max_queue_lanes;

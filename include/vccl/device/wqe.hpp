@@ -71,6 +71,12 @@ struct wqe_local {
 inline constexpr unsigned max_inline_bytes = 28;       ///< of a WRITE in one slot
 inline constexpr unsigned max_long_inline_bytes = 92;  ///< of a WRITE in two slots
 inline constexpr std::uint32_t max_wqe_length = 0x7fffffff;  ///< the highest bit marks inline data
+inline constexpr std::uint32_t max_message = 1u << 30;       ///< the largest of an mlx5 port
+
+/// The length of a message of `bytes`, or one that every NIC refuses if they are too many.
+VCCL_HOST_DEVICE constexpr std::uint32_t message_length(std::uint64_t bytes) noexcept {
+    return static_cast<std::uint32_t>(bytes <= max_message ? bytes : max_message + 1);
+}
 
 namespace wqe_detail {
 

@@ -33,9 +33,6 @@ struct judgement {
     friend constexpr bool operator==(const judgement&, const judgement&) noexcept = default;
 };
 
-/// The largest message of an mlx5 port.
-inline constexpr std::uint32_t max_message = 1u << 30;
-
 namespace wqe_detail {
 
 /// Bytes of an atomic's operand, 0 if its opmod is none.

@@ -51,6 +51,25 @@ TEST_CASE("Out of the peer's window: remote access error, at once") {
     CHECK(std::count(w.in.begin(), w.in.end(), 0) == static_cast<std::ptrdiff_t>(w.in.size()));
 }
 
+TEST_CASE("A signal word that there is not, or a message too long: an error, and no other word is touched") {
+    soft_world<1> w;
+    REQUIRE(w.connect());
+    const auto tx = w.tx->ref();
+    std::uint64_t old = 0;
+    syndrome expected = syndrome::remote_access;
+    SUBCASE("the first beyond") { CHECK(tx.signal(thread_scope{}, w.rx->ref().words(), 1)); }
+    SUBCASE("the first beyond, added to") { CHECK(tx.fetch_add(thread_scope{}, w.rx->ref().words(), 1, old)); }
+    SUBCASE("far beyond, added to") { CHECK(tx.fetch_add(thread_scope{}, 4'000'000'000, 1, old)); }
+    SUBCASE("2^32 bytes and a few") {
+        CHECK(tx.put_signal(thread_scope{}, 0, 0, (std::uint64_t{1} << 32) + 8, 0, 1));
+        expected = syndrome::local_length;
+    }
+    const device_result r = tx.flush(thread_scope{});
+    CHECK(r.what == outcome::error);
+    CHECK(r.why == expected);
+    for (unsigned word = 0; word < w.rx->ref().words(); ++word) CHECK(w.rx->ref().peek(word) == 0);
+}
+
 TEST_CASE("Out of the own window: local protection error") {
     soft_world<> w;
     REQUIRE(w.connect());

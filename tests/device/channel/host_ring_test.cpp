@@ -152,6 +152,99 @@ TEST_CASE("Errors and the end come through the ring") {
     }
 }
 
+TEST_CASE(
+    "The first flush of a ring does not say that the queue has moved, nor does one after a failing back that nobody waited for") {
+    ring_world w;
+    REQUIRE(w.start());
+    const auto tx = w.ring->ref();
+    CHECK(tx.signal(thread_scope{}, 0, 1));
+    CHECK(tx.flush(thread_scope{}).what == outcome::ok);
+    REQUIRE(w.command("down A.nic0.p0"));
+    CHECK(tx.signal(thread_scope{}, 0, 2));
+    CHECK(tx.flush(thread_scope{}).what == outcome::moved);
+    REQUIRE(w.command("up A.nic0.p0"));
+    w.rest(1_s);
+    REQUIRE(w.tx->handler().count(channel_event::kind::failed_back) == 1);
+    CHECK(tx.signal(thread_scope{}, 0, 3));
+    CHECK(tx.flush(thread_scope{}).what == outcome::ok);
+}
+
+TEST_CASE("An addition that found no room leaves no old value for the next one") {
+    ring_world w({}, 16);
+    REQUIRE(w.start());
+    const auto tx = w.ring->ref();
+    std::uint64_t old = ~0ull;
+    REQUIRE(tx.fetch_add(thread_scope{}, 0, 3, old));
+    CHECK(old == 0);
+    w.proxy = false;
+    std::uint64_t value = 0;
+    while (tx.within(0).signal(thread_scope{}, 1, value + 1)) ++value;
+    CHECK(tx.within(0).fetch_add(thread_scope{}, 0, 5, old).what == outcome::timeout);
+    w.proxy = true;
+    REQUIRE(tx.flush(thread_scope{}));
+    CHECK(w.rx->ref().peek(0) == 3);
+    REQUIRE(tx.fetch_add(thread_scope{}, 0, 7, old));
+    CHECK(old == 3);
+}
+
+TEST_CASE("Additions whose old value nobody waited for give their reply slots back") {
+    ring_world w;
+    REQUIRE(w.start());
+    const auto tx = w.ring->ref();
+    std::uint64_t old = 0;
+    for (unsigned i = 0; i < 200; ++i) {
+        CHECK(tx.within(0).fetch_add(thread_scope{}, 0, 1, old).what == outcome::timeout);
+        if (i % 7 == 6) REQUIRE(tx.flush(thread_scope{}));
+    }
+    REQUIRE(tx.flush(thread_scope{}));
+    CHECK(w.rx->ref().peek(0) == 200);
+    for (std::uint64_t i = 0; i < 70; ++i) {
+        REQUIRE(tx.fetch_add(thread_scope{}, 0, 1, old));
+        REQUIRE(old == 200 + i);
+    }
+    // All slots wanted at once while nobody answers: the next one waits for a slot, and has the value of its own turn.
+    w.proxy = false;
+    const auto other = tx.within(0);
+    unsigned asked = 0;
+    while (other.signal(thread_scope{}, 1, asked + 1)) ++asked;
+    CHECK(other.fetch_add(thread_scope{}, 0, 1, old).what == outcome::timeout);
+    w.proxy = true;
+    REQUIRE(tx.fetch_add(thread_scope{}, 0, 1, old));
+    CHECK(old == 270);
+}
+
+TEST_CASE("A signal word that there is not, or a message too long, is an error and touches no other word") {
+    ring_world w;
+    REQUIRE(w.start());
+    const auto tx = w.ring->ref();
+    const auto ends_with = [&](syndrome why) {
+        const device_result r = tx.flush(thread_scope{});
+        CHECK(r.what == outcome::error);
+        CHECK(r.why == why);
+        for (unsigned word = 0; word < w.rx->ref().words(); ++word) CHECK(w.rx->ref().peek(word) == 0);
+    };
+    SUBCASE("the first beyond") {
+        CHECK(tx.signal(thread_scope{}, w.rx->ref().words(), 1));
+        ends_with(syndrome::remote_access);
+    }
+    SUBCASE("more than 8 bits") {
+        CHECK(tx.signal(thread_scope{}, 256, 1));
+        ends_with(syndrome::remote_access);
+    }
+    SUBCASE("added to") {
+        CHECK(tx.fetch_add(thread_scope{}, 257, 1));
+        ends_with(syndrome::remote_access);
+    }
+    SUBCASE("2^31 bytes and a few") {
+        CHECK(tx.put_signal(thread_scope{}, 0, 0, (std::uint64_t{1} << 31) + 8, 0, 1));
+        ends_with(syndrome::local_length);
+    }
+    SUBCASE("2^32 bytes and a few") {
+        CHECK(tx.put_signal(thread_scope{}, 0, 0, (std::uint64_t{1} << 32) + 8, 0, 1));
+        ends_with(syndrome::local_length);
+    }
+}
+
 TEST_CASE("A port dies and returns behind the ring: nothing is lost, nothing comes twice") {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
         CAPTURE(seed);
