@@ -21,6 +21,7 @@ struct bare_ring {
     std::array<std::uint64_t, ring_size> ring{};
     host_ring_head head;
     channel_words channel;
+    std::array<reply_words, reply_slot::count> replies{};
     host_words host;
     std::uint64_t taken;
 
@@ -30,7 +31,7 @@ struct bare_ring {
         for (std::uint64_t i = start; i < start + ring_size; ++i) ring[i % ring_size] = lap_flag(i, size_log) ^ 1;
     }
     host_ring_ref<queue_policy<>> ref(std::int64_t timeout_ns) {
-        return {{&words, ring.data(), size_log, 1, &head, &channel, nullptr, &host, nullptr}, 0, timeout_ns};
+        return {{&words, ring.data(), size_log, 1, &head, &channel, replies.data(), &host, nullptr}, 0, timeout_ns};
     }
     ring_cursor cursor() const { return ring_cursor::unpack(load<order::acquire, scope::gpu>(&words.cursor)); }
     /// The next request, if it is there.
@@ -49,6 +50,12 @@ struct bare_ring {
         store<order::release, scope::system>(&channel.done, taken);
         store<order::release, scope::system>(&head.consumed, taken);
         return true;
+    }
+    void answer(const request& r, std::uint64_t old) {
+        const reply_slot slot = reply_slot::unpack(r.length);
+        const reply_words words = reply_words::make(old, slot.lap);
+        store<order::release, scope::system>(&replies[slot.number].low, words.low);
+        store<order::release, scope::system>(&replies[slot.number].high, words.high);
     }
 };
 
@@ -132,4 +139,56 @@ TEST_CASE("Threads that give up leave no holes: what was said to be posted arriv
         CHECK(r.ref(0).flush(vccl::thread_scope{}));
         MESSAGE("posted ", posted[0], " and ", posted[1], " of ", posts);
     }
+}
+
+TEST_CASE("Threads that give up waiting for an old value leave no slot behind, and nobody gets another's value") {
+    constexpr unsigned threads = 4;
+    constexpr std::uint64_t asks = 5'000;
+    bare_ring r(0);
+    std::array<std::vector<std::uint64_t>, threads> got;
+    std::array<bool, threads> waited_in_vain{};
+    std::atomic<unsigned> ended{};
+    std::vector<std::thread> posters;
+    for (unsigned t = 0; t < threads; ++t) {
+        posters.emplace_back([&, t] {
+            const auto patient = r.ref(10'000'000'000), hasty = r.ref(t % 2 == 0 ? 0 : 20'000);
+            for (std::uint64_t i = 1; i <= asks; ++i) {
+                std::uint64_t old = 0;
+                const bool waits = i % 3 == 0;
+                if ((waits ? patient : hasty).fetch_add(vccl::thread_scope{}, 0, 1, old)) {
+                    got[t].push_back(old);
+                } else if (waits) {
+                    waited_in_vain[t] = true;
+                    break;
+                }
+            }
+            ++ended;
+        });
+    }
+    std::uint64_t sum = 0;
+    for (request asked; true;) {
+        const bool last = ended == threads;
+        if (r.take(asked)) {
+            r.answer(asked, sum);
+            sum += asked.value;
+        } else if (last) {
+            break;
+        } else {
+            std::this_thread::yield();
+        }
+    }
+    for (auto& p : posters) p.join();
+    std::vector<bool> seen(sum);
+    unsigned wrong = 0;
+    for (unsigned t = 0; t < threads; ++t) {
+        CHECK_FALSE(waited_in_vain[t]);
+        std::uint64_t next = 0;
+        for (const std::uint64_t old : got[t]) {
+            wrong += old < next || old >= sum || seen[old];
+            if (old < sum) seen[old] = true;
+            next = old + 1;
+        }
+    }
+    CHECK(wrong == 0);
+    MESSAGE("additions ", sum, " of ", threads * asks);
 }
