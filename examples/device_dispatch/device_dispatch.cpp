@@ -3,6 +3,7 @@
 // one QP, so a tail that has arrived means that the tokens have.
 //
 //     device_dispatch [CHANNELS [TOKENS A CHANNEL]]
+#include "../device_common/arguments.hpp"
 #include "../device_common/launch.hpp"
 #include "../device_common/pair.hpp"
 
@@ -60,12 +61,10 @@ struct collect {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const unsigned channels = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 16;
-    const std::uint64_t tokens = argc > 2 ? std::strtoull(argv[2], nullptr, 0) : 64;
-    if (channels == 0 || channels > 32 || tokens == 0) {
-        std::fprintf(stderr, "usage: device_dispatch [CHANNELS 1-32 [TOKENS A CHANNEL]]\n");
-        return 2;
-    }
+    example::arguments words(argc, argv, "device_dispatch [CHANNELS 1-32 [TOKENS a channel, 1-1000000000]]");
+    const auto channels = words.number<unsigned>(16, 1, 32);
+    const auto tokens = words.number<std::uint64_t>(64, 1, 1'000'000'000);
+    if (words.done()) return words.status();
     shape s{};
     s.tokens = tokens;
     s.window = tokens < 64 ? static_cast<unsigned>(tokens) : 64;

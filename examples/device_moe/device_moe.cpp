@@ -5,6 +5,7 @@
 //
 // --host-ring: device code asks through a ring, and the host posts (mode 4). A schedule is eight rounds and a port's outage. Exit status:
 // 0 if every sum was right, 1 if not, 2 for a wrong command line or under a launcher.
+#include "../device_common/arguments.hpp"
 #include "../device_common/launch.hpp"
 #include "../device_common/pair.hpp"
 
@@ -12,7 +13,6 @@
 #include <vccl/coll/device_moe.hpp>
 #include <vccl/device/host_ring.hpp>
 
-#include <cstring>
 #include <random>
 
 namespace {
@@ -296,15 +296,10 @@ int play(std::uint32_t ranks, unsigned schedules, const char* what) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    constexpr std::uint32_t most_ranks = 16, most_schedules = 1'000'000;
-    const bool ask = argc > 1 && std::strcmp(argv[1], "--host-ring") == 0;
-    if (ask) --argc, ++argv;
-    const auto ranks = argc > 1 ? vccl::detail::to_number(argv[1]) : std::optional(3U),
-               schedules = argc > 2 ? vccl::detail::to_number(argv[2]) : std::optional(4U);
-    if (argc > 3 || !ranks || *ranks < 1 || *ranks > most_ranks || !schedules || *schedules > most_schedules) {
-        std::fprintf(stderr, "usage: device_moe [--host-ring] [RANKS 1-%u [SCHEDULES 0-%u]]\n", most_ranks, most_schedules);
-        return 2;
-    }
+    arguments words(argc, argv, "device_moe [--host-ring] [RANKS 1-16 [SCHEDULES 0-1000000]]");
+    const bool ask = words.flag("--host-ring");
+    const auto ranks = words.number<std::uint32_t>(3, 1, 16), schedules = words.number<std::uint32_t>(4, 0, 1'000'000);
+    if (words.done()) return words.status();
     std::string why;
     const auto place = read_job_place(process_environment, why);
     if (place ? place->ranks != 1 : place.error().code != errc::not_found) {
@@ -313,6 +308,6 @@ int main(int argc, char** argv) {
                      "process; start it without mpirun, torchrun or srun\n");
         return 2;
     }
-    if (ask) return play<asked_mesh, ring_type::ref_type>(*ranks, *schedules, "host rings");
-    return play<mesh_type, tx_type::ref_type>(*ranks, *schedules, "device queues");
+    if (ask) return play<asked_mesh, ring_type::ref_type>(ranks, schedules, "host rings");
+    return play<mesh_type, tx_type::ref_type>(ranks, schedules, "device queues");
 }

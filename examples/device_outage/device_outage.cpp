@@ -2,6 +2,7 @@
 // addition at the receiver.
 //
 //     device_outage [SECONDS]
+#include "../device_common/arguments.hpp"
 #include "../device_common/launch.hpp"
 #include "../device_common/pair.hpp"
 
@@ -44,11 +45,9 @@ struct keep_sending {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const double length = argc > 1 ? std::atof(argv[1]) : 1.0;
-    if (!(length >= 0.5 && length <= 3600)) {
-        std::fprintf(stderr, "usage: device_outage [SECONDS 0.5-3600]\n");
-        return 2;
-    }
+    example::arguments arguments(argc, argv, "device_outage [SECONDS 0.5-3600]");
+    const double length = arguments.number(1.0, 0.5, 3600.0);
+    if (arguments.done()) return arguments.status();
     constexpr unsigned senders = blocks * warps;
     example::pair<2> hosts(1, 2, senders * slots * piece, true);
     example::window page(4096);

@@ -3,6 +3,7 @@
 // bandwidth by size.
 //
 //     device_p2p [SERVERS [WARPS [LARGEST SIZE IN BYTES]]]
+#include "../device_common/arguments.hpp"
 #include "../device_common/launch.hpp"
 #include "../device_common/pair.hpp"
 
@@ -73,13 +74,10 @@ struct server {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const unsigned servers = argc > 1 ? static_cast<unsigned>(std::atoi(argv[1])) : 1;
-    const unsigned warps = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 8;
-    const std::uint64_t largest = argc > 3 ? std::strtoull(argv[3], nullptr, 0) : 256u << 20;
-    if (servers == 0 || servers > max_servers || warps == 0 || warps > 32 || largest < 4 || largest > 1ull << 32) {
-        std::fprintf(stderr, "usage: device_p2p [SERVERS 1-8 [WARPS 1-32 [LARGEST SIZE 4-4294967296]]]\n");
-        return 2;
-    }
+    example::arguments words(argc, argv, "device_p2p [SERVERS 1-8 [WARPS 1-32 [LARGEST, in bytes, 4-4294967296]]]");
+    const auto servers = words.number<unsigned>(1, 1, max_servers), warps = words.number<unsigned>(8, 1, 32);
+    const auto largest = words.number<std::uint64_t>(256u << 20, 4, std::uint64_t{1} << 32);
+    if (words.done()) return words.status();
     const std::size_t share = (largest + 4095) / 4096 * 4096 + 4096;
     example::pair<4> hosts(servers, 2, share);
     example::window failed(8);

@@ -57,8 +57,13 @@ def mistakes_are_told_before_anything_runs():
     run(2, ["--op"], "all_gather", "--op", "max")
     run(2, ["--rings"], "all_to_all", "--rings", "2")
     run(1, ["letters, digits"], "all_reduce", *small, "--fabric", "a name")
-    for words in (["x"], ["0"], ["17"], ["2x"], ["2", "-1"], ["2", "2", "2"], ["--host-rings"]):
-        run(2, ["usage: device_moe"], "device_moe", *words)
+    for name, bad in (("device_moe", (["x"], ["0"], ["17"], ["2x"], ["2", "-1"], ["2", "2", "2"], ["--host-rings"])),
+                      ("device_p2p", (["9"], ["1x"], ["1", "33"], ["1", "8", "64KiB"], ["1", "8", "64", "1"])),
+                      ("device_outage", (["1s"], ["nan"], ["0.1"], ["1", "1"])),
+                      ("device_dispatch", (["33"], ["1", "-1"], ["1", "2k"]))):
+        run(0, [f"usage: {name} "], name, "--help")
+        for words in bad:
+            run(2, [f"usage: {name} ", "cannot take"], name, *words)
 
 
 def nonsense_of_a_launcher_is_refused():
