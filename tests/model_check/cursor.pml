@@ -4,7 +4,8 @@
  * Who looks how far the proxy is may see any place between the last he saw and the newest.
  *
  *   CAPACITY  words      POSTERS   each posts POSTS times
- *   BROKEN    1: who gives up leaves the cursor as it is; 2: any poster that finds more room moves the limit. Both must be found.
+ *   BROKEN    1: who gives up leaves the cursor as it is; 2: any poster that finds more room moves the limit; 3: who forgets what was
+ *             claimed in vain does not see that the cursor was opened. All must be found.
  *
  * Nobody writes a word that the proxy has not taken; when all have returned, it has taken what was written, and no word is missing.
  */
@@ -54,12 +55,16 @@ proctype poster() {
                     if
                     :: top - base < n && BROKEN != 1 -> atomic { next = base; limit = top }; break
                     :: top - base < n && BROKEN == 1 -> break
-                    :: atomic { top - base < n -> next = top + 1; limit = top }
-                    :: top - base >= n
+                    :: skip
                     fi
                 od;
                 break
-            :: else ->                                             /* wait_for_room */
+            :: else ->                                             /* wait_for_room; forget_void_claims at any time */
+                if
+                :: atomic { next > limit -> next = limit + 1 }
+                :: BROKEN == 3 && next > limit -> next = limit + 1
+                :: skip
+                fi;
                 if :: limit - next >= 0 :: goto given_up fi
             fi
         od;

@@ -254,6 +254,7 @@ private:
                 set({why ? at.next + n : at.next, at.limit});
                 return {why ? at.next : no_index, why};
             }
+            if (at.is_far_beyond()) forget_void_claims();
             do {
                 if (const device_result r = look(until); !r) return {no_index, r};
                 at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
@@ -269,9 +270,14 @@ private:
             at = at.with_taken(taken(), size());
             if (at.room() >= static_cast<std::int32_t>(n)) break;
             if (const device_result r = look(until); !r) return r;
-            set(at.closed());  // however many claim in vain meanwhile, their number does not go round
         }
         return {};
+    }
+    /// Effects: by whoever notices, since who has the cursor to itself may stand still. It stays closed, unless it was opened.
+    VCCL_HOST_DEVICE void forget_void_claims() const noexcept {
+        std::uint64_t found = load<order::relaxed, Policy::who>(&v_.words->cursor);
+        for (ring_cursor c; (c = ring_cursor::unpack(found)).is_far_beyond();)
+            if (compare_exchange<order::relaxed, Policy::who>(&v_.words->cursor, found, c.closed().pack())) return;
     }
     /// Returns: the words that the proxy has taken, across the bus. Effects: the next who wants room has it nearer.
     VCCL_HOST_DEVICE std::uint64_t taken() const noexcept {
@@ -281,15 +287,18 @@ private:
     }
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait(deadline& until) const {
         const channel_words& c = v_.channel[channel_];
-        std::uint64_t began = 0;
+        std::uint64_t began = 0, index = 0;
         ring_cursor at{1, 0};  // closed: until it is not, it is not known what was posted before
         for (;;) {
-            if (at.room() < 0) at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
+            if (at.room() < 0) {
+                at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
+                index = at.next_near(load<order::relaxed, Policy::who>(&v_.words->consumed));
+            }
             // Under way together: both lie behind a bus.
             const std::uint64_t epoch = load<order::relaxed, scope::system>(&c.epoch);
             const std::uint64_t done = load<order::acquire, scope::system>(&c.done);
             if (began == 0) began = epoch;  // 0: the proxy has told none yet
-            if (at.room() >= 0 && static_cast<std::int32_t>(static_cast<std::uint32_t>(done) - at.next) >= 0) {
+            if (at.room() >= 0 && done >= index) {
                 device_result r{};
                 r.epoch = static_cast<std::uint16_t>(epoch);
                 if (epoch != began) r.what = outcome::moved;

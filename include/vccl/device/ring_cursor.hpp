@@ -31,12 +31,20 @@ struct ring_cursor {
 
     /// Words; negative while somebody waits for room, and `next` means nothing then.
     VCCL_HOST_DEVICE constexpr std::int32_t room() const noexcept { return static_cast<std::int32_t>(limit - next); }
-    /// The same cursor once the proxy has taken the words before `consumed` of a ring of `size`; never with less room.
+    /// The same cursor once the proxy has taken the words before `consumed` of a ring of `size`. An old look brings nothing: the
+    /// limit was set by another one, and the proxy has been given no more than one ring since.
     VCCL_HOST_DEVICE constexpr ring_cursor with_taken(std::uint64_t consumed, std::uint32_t size) const noexcept {
-        const std::uint32_t found = static_cast<std::uint32_t>(consumed) + size;
-        return {next, static_cast<std::int32_t>(found - limit) > 0 ? found : limit};
+        const std::uint32_t more = static_cast<std::uint32_t>(consumed) + size - limit;
+        return {next, more <= size ? limit + more : limit};
     }
-    /// A cursor on which every claim is void.
+    /// `next` among the words counted in 64 bits, of which `near` is less than 2^31 away. Requires: room() is not negative.
+    VCCL_HOST_DEVICE constexpr std::uint64_t next_near(std::uint64_t near) const noexcept {
+        return near +
+               static_cast<std::uint64_t>(std::int64_t{static_cast<std::int32_t>(next - static_cast<std::uint32_t>(near))});
+    }
+    /// So many words were claimed in vain that it is time to forget them, lest their number goes round.
+    VCCL_HOST_DEVICE constexpr bool is_far_beyond() const noexcept { return room() < -(1 << 30); }
+    /// The same while somebody has it to himself, and nothing was claimed in vain: every claim is void.
     VCCL_HOST_DEVICE constexpr ring_cursor closed() const noexcept { return {limit + 1, limit}; }
 };
 

@@ -72,6 +72,7 @@ TEST_CASE("A cursor counts round") {
     CHECK(after.closed().room() == -1);
     CHECK(after.with_taken(0x1'0000'0003, 16).room() == 16);
     CHECK(after.with_taken(0x0'ffff'fff0, 16).limit == 14);  // an old look takes no room away
+    CHECK(after.with_taken(0x0'7000'0000, 16).limit == 14);  // nor does a very old one bring any
 }
 
 TEST_CASE("Who has no time takes the room that there is, and leaves the ring as it was if there is none") {
@@ -91,6 +92,28 @@ TEST_CASE("Who has no time takes the room that there is, and leaves the ring as 
         CHECK_FALSE(r.take(got));
         CHECK(tx.flush(vccl::thread_scope{}));
     }
+}
+
+TEST_CASE("However many claim in vain while somebody has the cursor and stands still, their number does not go round") {
+    bare_ring r(0);
+    constexpr std::uint32_t vain = 1u << 30;
+    r.words.cursor = ring_cursor{ring_size + vain, ring_size}.pack();
+    for (unsigned i = 0; i < 4; ++i) {
+        CHECK(r.ref(0).put(vccl::thread_scope{}, 1, 1, 8).what == outcome::timeout);
+        CHECK(r.cursor().room() < 0);
+    }
+    CHECK(r.cursor().next - r.cursor().limit < vain);
+    CHECK(r.ring[0] == 0);
+}
+
+TEST_CASE("A flush waits for a request that was overtaken by half a round of the counters") {
+    bare_ring r(0);
+    constexpr std::uint64_t far = (std::uint64_t{1} << 31) + 100;
+    r.words.cursor = ring_cursor{static_cast<std::uint32_t>(far), static_cast<std::uint32_t>(far) + ring_size}.pack();
+    r.words.consumed = r.head.consumed = far;  // by other channels; this one's first request is still under way
+    CHECK(r.ref(0).flush(vccl::thread_scope{}).what == outcome::timeout);
+    r.channel.done = far;
+    CHECK(r.ref(0).flush(vccl::thread_scope{}));
 }
 
 TEST_CASE("Threads that give up leave no holes: what was said to be posted arrives, once and in each thread's order") {
