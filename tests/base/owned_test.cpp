@@ -1,4 +1,3 @@
-#include <vccl/base/mutex.hpp>
 #include <vccl/base/owned.hpp>
 
 #include <doctest/doctest.h>
@@ -73,15 +72,4 @@ TEST_CASE("a late value is made when asked for, replaced, and ended with its own
         v.emplace(3);
     }
     CHECK(counted::alive == 0);
-}
-
-TEST_CASE("a mutex that is held is not taken again, and is free once its guard has gone") {
-    vccl::mutex m;
-    const auto taken = [&] { return static_cast<bool>(vccl::scoped_try_lock(m)); };
-    {
-        const vccl::scoped_lock held(m);
-        CHECK_FALSE(taken());
-    }
-    CHECK(taken());
-    CHECK(taken());
 }

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <atomic>
+#include <cstdint>
 
 namespace vccl::inline v0 {
 
@@ -25,24 +26,29 @@ private:
     pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
 };
 
-/// One that a thread takes by try_lock() again and again, whatever it has to do in between, and others take by lock() now and
-/// then: as soon as one of these waits, try_lock() leaves it to them. A mutex alone goes to who is awake, that is, to the same
-/// thread again, for seconds if it works long enough each time.
+/// One that goes to who asked first. A mutex alone goes to who is awake: a thread that takes it again and again, pass by pass, has
+/// it back before another has woken, for seconds if each pass takes long enough.
 class passing_mutex {
 public:
     void lock() noexcept {
-        waiting_.fetch_add(1, std::memory_order_relaxed);
-        mutex_.lock();
-        waiting_.fetch_sub(1, std::memory_order_relaxed);
+        const std::uint32_t mine = next_.fetch_add(1, std::memory_order_relaxed);
+        for (std::uint32_t now; (now = turn_.load(std::memory_order_acquire)) != mine;)
+            turn_.wait(now, std::memory_order_relaxed);
     }
-    void unlock() noexcept { mutex_.unlock(); }
-    bool try_lock() noexcept { return !awaited() && mutex_.try_lock(); }
-    /// Does somebody wait in lock()? Who holds it for long asks, and lets go.
-    bool awaited() const noexcept { return waiting_.load(std::memory_order_relaxed) != 0; }
+    void unlock() noexcept {
+        turn_.fetch_add(1, std::memory_order_seq_cst);  // before the look for sleepers in notify_all
+        turn_.notify_all();
+    }
+    /// False also while others wait for it.
+    bool try_lock() noexcept {
+        std::uint32_t free = turn_.load(std::memory_order_acquire);
+        return next_.compare_exchange_strong(free, free + 1, std::memory_order_relaxed);
+    }
+    /// Who holds it: does somebody wait for it?
+    bool awaited() const noexcept { return next_.load(std::memory_order_relaxed) - turn_.load(std::memory_order_relaxed) > 1; }
 
 private:
-    mutex mutex_;
-    std::atomic<unsigned> waiting_{};
+    std::atomic<std::uint32_t> next_{}, turn_{};  // turns: given out; whose it is
 };
 
 /// Holds a mutex as long as it lives.

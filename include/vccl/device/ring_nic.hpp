@@ -45,14 +45,13 @@ public:
         return qp(*this, std::move(made));
     }
 
-    /// Effects: one pass over all rings, or, while other calls wait for the lock, over as many as had their turn before; the next
-    /// pass goes on there. Returns: whether anything moved.
+    /// Effects: one pass over all rings, or, as soon as other calls wait for the lock, over one at least; the next pass goes on
+    /// there. Returns: whether anything moved.
     bool progress() noexcept {
-        const scoped_try_lock lock(mutex_);
-        if (!lock) return false;
+        const scoped_lock lock(mutex_);
         const nanoseconds now = clock_.now();
         bool moved = false;
-        for (std::size_t left = engines_.size(); left != 0 && !mutex_.awaited(); --left) {
+        for (std::size_t left = engines_.size(); left != 0; left = mutex_.awaited() ? 0 : left - 1) {
             if (next_ >= engines_.size()) next_ = 0;
             moved |= engines_[next_++]->pass(now);
         }

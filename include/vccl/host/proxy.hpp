@@ -63,8 +63,8 @@ private:
         for (unsigned idle = 0; !stop_.load(std::memory_order_acquire);) {
             bool moved = false;
             {
-                const scoped_try_lock lock(mutex_);
-                moved = lock && roster_.turn();
+                const scoped_lock lock(mutex_);
+                moved = roster_.turn();
             }
             idle = moved ? 0 : idle + 1;
             if (idle > spins_before_yield) ::sched_yield();
