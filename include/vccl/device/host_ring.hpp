@@ -38,7 +38,8 @@ public:
         if (words_) space_.free_local(words_);
     }
 
-    /// Effects: makes the ring. Requires: the sender is connected. Errors: invalid_argument, no_memory.
+    /// Effects: makes the ring. Call it once, at any time: what is asked before the sender is connected waits. Errors:
+    /// invalid_argument (`words`), no_memory.
     VCCL_COLD status open() noexcept {
         const std::uint32_t n = options_.words;
         if (n < 16 || n > 1u << 30 || (n & (n - 1)) != 0) return errc::invalid_argument;
@@ -49,7 +50,7 @@ public:
         space_.write(&words_->cursor, device::ring_cursor{0, n}.pack());
         return {};
     }
-    /// What kernels take, for channel 0; `ref().channel(c)` for others. Valid until the ring goes.
+    /// What kernels take, for channel 0; `ref().channel(c)` for others. Valid until the ring goes. Requires: open() was ok.
     ref_type ref() const noexcept {
         const device::host_ring_view v{words_,         ring_,          size_log(),   channel_count, &page_->head,
                                        page_->channel, page_->replies, &page_->host, options_.wait};
@@ -57,14 +58,25 @@ public:
     }
     /// The ring itself, for tools and tests.
     const std::uint64_t* words() const noexcept { return ring_; }
-    /// Effects: every wait of a kernel on this ring ends with `aborted`, now and later. Any thread.
+    /// Effects: every wait of a kernel on this ring ends with `aborted`, now and later. Any thread. Nothing before open().
     void abort_kernels() noexcept {
-        device::store<device::order::release, device::scope::system>(&page_->host.abort, std::uint64_t{1});
+        if (page_) device::store<device::order::release, device::scope::system>(&page_->host.abort, std::uint64_t{1});
     }
 
     /// Effects: one pass: drives the sender, takes requests, tells what is done. Returns true if something moved.
     bool progress() noexcept {
         bool moved = sender_.progress();
+        if (!live_) live_ = ring_ && page_ && words_ && sender_.connected();
+        if (live_) moved |= carry();
+        if (!sender_.health()) abort_kernels();
+        return moved;
+    }
+
+private:
+    using request = device::request;
+    /// Requires: open() was ok, and the sender has its queues.
+    bool carry() noexcept {
+        bool moved = false;
         while (take()) moved = true;
         const std::uint32_t epoch = sender_.epoch().value;
         for (unsigned c = 0; c < channel_count; ++c) {
@@ -73,12 +85,8 @@ public:
             moved |= tell(c);
         }
         told_epoch_ = epoch;
-        if (!sender_.health()) abort_kernels();
         return moved;
     }
-
-private:
-    using request = device::request;
     /// Requests under way of a channel: where in the ring each begins, and the queue index that ends it.
     struct under_way {
         std::uint64_t begin[Sender::depth]{}, end[Sender::depth]{};
@@ -174,6 +182,7 @@ private:
     std::uint64_t head_{};
     std::uint64_t told_[channel_count]{};
     std::uint32_t told_epoch_{};
+    bool live_{};  ///< there is a ring, and the sender is connected or was
     under_way under_way_[channel_count]{};
 };
 

@@ -86,13 +86,13 @@ public:
         return this->wait_connected(timeout);
     }
 
-    /// What kernels take: trivially copyable, valid until the receiver goes.
+    /// What kernels take: trivially copyable, valid until the receiver goes. Requires: local_info() was ok.
     device::receiver_ref ref() const noexcept {
         return {words_->signal, device_options_.signals, &words_->host, device_options_.wait, device_options_.timeout.count};
     }
-    /// Effects: every wait of a kernel on this receiver ends with `aborted`, now and later. Any thread.
+    /// Effects: every wait of a kernel on this receiver ends with `aborted`, now and later. Any thread. Nothing before local_info().
     void abort_kernels() noexcept {
-        device::store<device::order::release, device::scope::system>(&words_->host.abort, std::uint64_t{1});
+        if (words_) device::store<device::order::release, device::scope::system>(&words_->host.abort, std::uint64_t{1});
     }
 
     /// Effects: progresses until the sender has closed (ok), or the channel failed, or `timeout`.

@@ -75,11 +75,12 @@ public:
     }
 
     /// What kernels take: trivially copyable, valid until the sender goes. `ref().channel(c)` for the c-th of its channels.
+    /// Requires: it is connected, or was.
     ref_type ref() const noexcept { return {queues_.published(), queue_count, device_options_.timeout.count}; }
     /// The receiver's; 0 before begin_connect.
     std::uint32_t signal_words() const noexcept { return offer_.signal_count; }
 
-    /// Effects: every wait of a kernel on this sender ends with `aborted`, now and later. Any thread.
+    /// Effects: every wait of a kernel on this sender ends with `aborted`, now and later. Any thread. Nothing before it is connected.
     void abort_kernels() noexcept { queues_.abort(); }
 
     /// Effects: closes both ends in order. Kernels must have flushed. Errors: timeout, or why the channel ended.

@@ -148,6 +148,13 @@ TEST_CASE("The peer is gone: aborted as soon as the channel knows, long before t
     CHECK_FALSE(tx.signal(thread_scope{}, 0, 1).what == outcome::error);
 }
 
+TEST_CASE("Kernels of an end that was never set up can be aborted: there are none") {
+    soft_world<> w;
+    w.tx->abort_kernels();
+    w.rx->abort_kernels();
+    CHECK(w.connect());
+}
+
 TEST_CASE("The sender is gone: a kernel that waits for its signal is told") {
     soft_world<> w;
     REQUIRE(w.connect());

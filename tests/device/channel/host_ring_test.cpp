@@ -94,6 +94,20 @@ TEST_CASE("A full ring waits for the proxy, and says timeout if there is none") 
     CHECK(w.rx->ref().peek(0) == 9);
 }
 
+TEST_CASE("What is asked before the sender is connected waits for it") {
+    ring_world w;
+    w.ring->abort_kernels();  // nobody to abort yet
+    CHECK_FALSE(w.ring->progress());
+    REQUIRE(w.ring->open());
+    const auto tx = w.ring->ref();
+    CHECK(tx.put_signal(thread_scope{}, 0, 0, 64, 0, 1));
+    w.every = [&] { w.ring->progress(); };
+    CHECK(tx.within(1'000'000).flush(thread_scope{}).what == outcome::timeout);
+    REQUIRE(w.connect());
+    CHECK(tx.flush(thread_scope{}));
+    CHECK(w.rx->ref().peek(0) == 1);
+}
+
 TEST_CASE("A request that is only half there waits") {
     ring_world w;
     REQUIRE(w.start());
