@@ -287,18 +287,19 @@ private:
     }
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result wait(deadline& until) const {
         const channel_words& c = v_.channel[channel_];
-        std::uint64_t began = 0, index = 0;
-        ring_cursor at{1, 0};  // closed: until it is not, it is not known what was posted before
+        std::uint64_t began = 0, index = no_index;
+        ring_cursor at{1, 0};  // closed: until it is not, what was posted before ends somewhere below its limit
         for (;;) {
             if (at.room() < 0) {
                 at = ring_cursor::unpack(load<order::relaxed, Policy::who>(&v_.words->cursor));
-                index = at.next_near(load<order::relaxed, Policy::who>(&v_.words->consumed));
+                const std::uint64_t end = at.end_near(load<order::relaxed, Policy::who>(&v_.words->consumed));
+                if (end < index) index = end;
             }
             // Under way together: both lie behind a bus.
             const std::uint64_t epoch = load<order::relaxed, scope::system>(&c.epoch);
             const std::uint64_t done = load<order::acquire, scope::system>(&c.done);
             if (began == 0) began = epoch;  // 0: the proxy has told none yet
-            if (at.room() >= 0 && done >= index) {
+            if (done >= index) {
                 device_result r{};
                 r.epoch = static_cast<std::uint16_t>(epoch);
                 if (epoch != began) r.what = outcome::moved;

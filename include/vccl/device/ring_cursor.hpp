@@ -37,10 +37,11 @@ struct ring_cursor {
         const std::uint32_t more = static_cast<std::uint32_t>(consumed) + size - limit;
         return {next, more <= size ? limit + more : limit};
     }
-    /// `next` among the words counted in 64 bits, of which `near` is less than 2^31 away. Requires: room() is not negative.
-    VCCL_HOST_DEVICE constexpr std::uint64_t next_near(std::uint64_t near) const noexcept {
-        return near +
-               static_cast<std::uint64_t>(std::int64_t{static_cast<std::int32_t>(next - static_cast<std::uint32_t>(near))});
+    /// Nothing was claimed beyond it: next, or, while somebody waits for room, limit. Counted in 64 bits, of which `near` is less
+    /// than 2^31 away.
+    VCCL_HOST_DEVICE constexpr std::uint64_t end_near(std::uint64_t near) const noexcept {
+        const std::uint32_t end = room() < 0 ? limit : next;
+        return near + static_cast<std::uint64_t>(std::int64_t{static_cast<std::int32_t>(end - static_cast<std::uint32_t>(near))});
     }
     /// So many words were claimed in vain that it is time to forget them, lest their number goes round.
     VCCL_HOST_DEVICE constexpr bool is_far_beyond() const noexcept { return room() < -(1 << 30); }

@@ -116,6 +116,15 @@ TEST_CASE("A flush waits for a request that was overtaken by half a round of the
     CHECK(r.ref(0).flush(vccl::thread_scope{}));
 }
 
+TEST_CASE("A flush ends while others wait for room, as soon as all is done that may have been claimed before") {
+    bare_ring r(0);
+    r.words.cursor = ring_cursor{ring_size + 3, ring_size}.pack();
+    r.channel.done = ring_size - 1;
+    CHECK(r.ref(0).flush(vccl::thread_scope{}).what == outcome::timeout);
+    r.channel.done = ring_size;
+    CHECK(r.ref(0).flush(vccl::thread_scope{}));
+}
+
 TEST_CASE("Threads that give up leave no holes: what was said to be posted arrives, once and in each thread's order") {
     for (const std::uint64_t start : {std::uint64_t{0}, (std::uint64_t{1} << 32) - 1000}) {
         CAPTURE(start);
