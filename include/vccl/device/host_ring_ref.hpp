@@ -156,6 +156,7 @@ private:
     struct claimed {
         std::uint64_t base{no_index};
         device_result why{};
+        bool in_the_way{};  ///< others wait for room
     };
     template <class Group>
     VCCL_HOST_DEVICE device_result write(const Group& who, const request& r, const deadline& until) const {
@@ -181,6 +182,8 @@ private:
             const std::uint64_t index = base + who.rank() * each + i;
             store<released, scope::system>(&v_.ring[index & (size() - 1)], request_word(r, i) | lap_flag(index, v_.size_log));
         }
+        if (mine.in_the_way) [[unlikely]]
+            pause(until.host());  // or this thread would be the first again to find too little, and they would wait for ever
         return {};
     }
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result ask(std::uint32_t word, std::uint64_t add, std::uint64_t& old) const {
@@ -243,16 +246,19 @@ private:
     VCCL_HOST_DEVICE ring_cursor claim(std::uint32_t n) const noexcept {
         return ring_cursor::unpack(device::fetch_add<O, Policy::who>(&v_.words->cursor, ring_cursor::claim(n)));
     }
-    /// Release: what this thread has seen the proxy take, before who claims next.
-    VCCL_HOST_DEVICE void set(ring_cursor to) const noexcept { store<order::release, Policy::who>(&v_.words->cursor, to.pack()); }
+    /// Returns: the cursor before. Release: what this thread has seen the proxy take, before who claims next.
+    VCCL_HOST_DEVICE std::uint64_t open(ring_cursor to) const noexcept {
+        return exchange<order::release, Policy::who>(&v_.words->cursor, to.pack());
+    }
     /// Requires: a claim of `n` words found the cursor `at`, with less room. Effects: claims them, as soon as there is room. Values
     /// alone go in and out: what had an address would be stored before the fence of every post.
     VCCL_HOST_DEVICE VCCL_NOINLINE claimed wait_for_room(ring_cursor at, std::uint32_t n, deadline until) const {
         while (at.room() < static_cast<std::int32_t>(n)) {
             if (at.room() >= 0) {
+                const ring_cursor expected{at.next + n, at.limit};
                 const device_result why = make_room(at, n, until);
-                set({why ? at.next + n : at.next, at.limit});
-                return {why ? at.next : no_index, why};
+                const std::uint64_t found = open({why ? at.next + n : at.next, at.limit});
+                return {why ? at.next : no_index, why, found != expected.pack()};
             }
             if (at.is_far_beyond()) forget_void_claims();
             do {

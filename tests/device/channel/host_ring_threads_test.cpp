@@ -30,8 +30,8 @@ struct bare_ring {
         words.consumed = head.consumed = channel.done = start;
         for (std::uint64_t i = start; i < start + ring_size; ++i) ring[i % ring_size] = lap_flag(i, size_log) ^ 1;
     }
-    host_ring_ref<queue_policy<>> ref(std::int64_t timeout_ns) {
-        return {{&words, ring.data(), size_log, 1, &head, &channel, replies.data(), &host, nullptr}, 0, timeout_ns};
+    host_ring_ref<queue_policy<>> ref(std::int64_t timeout_ns, const host_wait* wait = nullptr) {
+        return {{&words, ring.data(), size_log, 1, &head, &channel, replies.data(), &host, wait}, 0, timeout_ns};
     }
     ring_cursor cursor() const { return ring_cursor::unpack(load<order::acquire, scope::gpu>(&words.cursor)); }
     /// The next request, if it is there.
@@ -123,6 +123,29 @@ TEST_CASE("A flush ends while others wait for room, as soon as all is done that 
     CHECK(r.ref(0).flush(vccl::thread_scope{}).what == outcome::timeout);
     r.channel.done = ring_size;
     CHECK(r.ref(0).flush(vccl::thread_scope{}));
+}
+
+TEST_CASE("Who had the cursor to itself while others claimed in vain makes way for them, after its own post") {
+    for (const bool others : {false, true}) {
+        bare_ring r(0);
+        for (unsigned i = 0; i < 5; ++i) CHECK(r.ref(0).put(vccl::thread_scope{}, i, i, 8));
+        struct waiting {
+            bare_ring& ring;
+            bool others;
+            unsigned passes, open;
+        } seen{r, others, 0, 0};
+        const host_wait wait{&seen, [](void* self) {
+                                 auto& w = *static_cast<waiting*>(self);
+                                 request got;
+                                 w.open += w.ring.cursor().room() >= 0;
+                                 if (w.passes++ == 0 && w.others) w.ring.words.cursor += ring_cursor::claim(3);
+                                 while (w.ring.take(got)) {}
+                             }};
+        CHECK(r.ref(1'000'000'000, &wait).put(vccl::thread_scope{}, 9, 9, 8));
+        CHECK(seen.passes == (others ? 2 : 1));
+        CHECK(seen.open == (others ? 1 : 0));
+        CHECK(r.taken == (others ? 18 : 15));
+    }
 }
 
 TEST_CASE("Threads that give up leave no holes: what was said to be posted arrives, once and in each thread's order") {
