@@ -146,12 +146,13 @@ public:
         if (!parts_) return gone();
         auto end = parts_->on.find_end(peer.number.value);
         if (!end) return end.error();
+        if (status s = parts_->plain->to_ready_to_receive(peer, timers); !s) return s;
         auto& entry = parts_->on.queue(parts_->queue);
         entry.peer = *end;
         entry.peer_qpn = peer.number.value;
         entry.rnr_retry = timers.rnr_retry;
         entry.retry_time = (std::uint64_t{4096} << (timers.timeout & 31)) * (timers.retry_count + 1u);
-        return parts_->plain->to_ready_to_receive(peer, timers);
+        return {};
     }
     VCCL_COLD status to_ready_to_send(psn first, const qp_timers& timers) noexcept {
         if (!parts_) return gone();

@@ -178,6 +178,7 @@ private:
         const std::uint64_t base = who.broadcast(mine.base);
         if (base == no_index) [[unlikely]]
             return unpack(who.broadcast(pack(mine.why)));
+        who.sync();  // that the words may be written, which its first thread has seen, before all write
         for (unsigned i = 0; i < each; ++i) {
             const std::uint64_t index = base + who.rank() * each + i;
             store<released, scope::system>(&v_.ring[index & (size() - 1)], request_word(r, i) | lap_flag(index, v_.size_log));

@@ -40,7 +40,7 @@ public:
     /// Effects: the kernel runs from now on. Returns: system, with the CUDA error in `detail`.
     VCCL_COLD status run() noexcept {
         const scoped_lock lock(mutex_);
-        if (running_) return {};
+        if (run_ != 0) return {};
         store<order::release, scope::system>(t_.stop, std::uint32_t{0});
         for (unsigned b = 0; b < grid_; ++b) store<order::release, scope::system>(&t_.blocks[b].passes, std::uint64_t{0});
         int before = 0;
@@ -50,30 +50,28 @@ public:
         const cudaError_t e = cudaGetLastError();
         (void)cudaSetDevice(before);
         if (e != cudaSuccess) return status{errc::system, static_cast<std::uint32_t>(e)};
-        running_ = true;
+        run_ = ++runs_;
         return {};
     }
     /// Effects: the kernel has ended when it returns; its queues stand still, and go on where they were at the next run().
     VCCL_COLD void pause() noexcept {
         const scoped_lock lock(mutex_);
-        if (!running_) return;
+        if (run_ == 0) return;
         store<order::release, scope::system>(t_.stop, std::uint32_t{1});
         (void)cudaStreamSynchronize(stream_);
-        running_ = false;
+        run_ = 0;
     }
-    bool running() const noexcept {
-        const scoped_lock lock(mutex_);
-        return running_;
-    }
+    bool running() const noexcept { return present_run() != 0; }
 
     /// Effects: when it returns ok, the kernel has seen everything that was written before, and moves no byte that it had begun
     /// to move before. Returns: fence_failed if it makes no progress for ten seconds.
     VCCL_COLD status grace() const noexcept {
         const nanoseconds give_up = steady_clock{}.now() + nanoseconds{10'000'000'000};
+        const std::uint64_t run = present_run();  // when it has ended, so has what it was doing
         std::uint64_t from[max_blocks];
         for (unsigned b = 0; b < grid_; ++b) from[b] = passes(b);
-        for (unsigned b = 0; b < grid_; ++b) {
-            while (running() && passes(b) < from[b] + 2) {
+        for (unsigned b = 0; run != 0 && b < grid_; ++b) {
+            while (present_run() == run && passes(b) < from[b] + 2) {
                 if (steady_clock{}.now() >= give_up) return errc::fence_failed;
                 ::sched_yield();
             }
@@ -187,6 +185,10 @@ private:
     static constexpr unsigned threads = 128;
 
     board() = default;
+    std::uint64_t present_run() const noexcept {
+        const scoped_lock lock(mutex_);
+        return run_;
+    }
     static void write(std::uint32_t* word, std::uint32_t value) noexcept { store<order::release, scope::system>(word, value); }
     std::uint64_t passes(unsigned b) const noexcept { return load<order::acquire, scope::system>(&t_.blocks[b].passes); }
     void set_live(unsigned i, std::uint32_t live) noexcept { link_->copy_in(&regions_[i].live, &live, sizeof live); }
@@ -241,7 +243,7 @@ private:
     unsigned ports_{};
     unsigned grid_{};
     int device_{};
-    bool running_{};
+    std::uint64_t runs_{}, run_{};  ///< how often the kernel was started; which time the present one is, 0: it stands still
 };
 
 }  // namespace vccl::inline v0::device::gpu_nic_detail
