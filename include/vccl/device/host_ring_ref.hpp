@@ -318,9 +318,11 @@ private:
     /// One round of a wait. Returns: ok to go on, else why not.
     VCCL_HOST_DEVICE VCCL_NOINLINE device_result look(deadline& until) const {
         if (until.now_and_then()) {  // these words lie across the bus
+            // Acquire, from host_ring::abort_kernels: the error that has ended the channel was told before.
+            const bool aborted = load<order::acquire, scope::system>(&v_.host->abort) != 0;
             const device_result failed = unpack(load<order::relaxed, scope::system>(&v_.channel[channel_].failure));
             if (failed.what == outcome::error) return failed;
-            if (load<order::relaxed, scope::system>(&v_.host->abort) != 0) return {outcome::aborted};
+            if (aborted) return {outcome::aborted};
         }
         if (until.passed()) return {outcome::timeout};
         pause(until.host());
