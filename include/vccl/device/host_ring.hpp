@@ -10,6 +10,8 @@
 #include <vccl/device/sender_ref.hpp>
 #include <vccl/device/space.hpp>
 
+#include <utility>
+
 namespace vccl::inline v0 {
 
 /// How much may wait, and for how long.
@@ -32,21 +34,21 @@ public:
     VCCL_COLD explicit host_ring(Sender& sender, const host_ring_options& options = {}, Space space = {}) noexcept
         : sender_(sender), options_(options), space_(space) {}
     host_ring(const host_ring&) = delete;
-    VCCL_COLD ~host_ring() {
-        if (ring_) shared::free(ring_);
-        if (page_) shared::free(page_);
-        if (words_) space_.free_local(words_);
-    }
+    VCCL_COLD ~host_ring() { free(); }
 
-    /// Effects: makes the ring. Call it once, at any time: what is asked before the sender is connected waits. Errors:
-    /// invalid_argument (`words`), no_memory.
+    /// Effects: makes the ring, at any time: what is asked before the sender is connected waits. Errors: invalid_argument (`words`),
+    /// no_memory, already_connected if it was made before.
     VCCL_COLD status open() noexcept {
         const std::uint32_t n = options_.words;
         if (n < 16 || n > 1u << 30 || (n & (n - 1)) != 0) return errc::invalid_argument;
+        if (ring_) return errc::already_connected;
         ring_ = static_cast<std::uint64_t*>(shared::allocate(std::size_t{n} * 8));
         page_ = static_cast<page*>(shared::allocate(sizeof(page)));
         words_ = static_cast<device::host_ring_words*>(space_.allocate_local(sizeof(device::host_ring_words)));
-        if (!ring_ || !page_ || !words_) return errc::no_memory;
+        if (!ring_ || !page_ || !words_) {
+            free();
+            return errc::no_memory;
+        }
         space_.write(&words_->cursor, device::ring_cursor{0, n}.pack());
         return {};
     }
@@ -99,6 +101,11 @@ private:
         device::host_words host;
     };
 
+    VCCL_COLD void free() noexcept {
+        if (ring_) shared::free(std::exchange(ring_, nullptr));
+        if (page_) shared::free(std::exchange(page_, nullptr));
+        if (words_) space_.free_local(std::exchange(words_, nullptr));
+    }
     std::uint32_t size_log() const noexcept { return static_cast<std::uint32_t>(std::countr_zero(options_.words)); }
 
     /// Takes the next request, if it is there whole and its queue has room. Everything is looked at before anything is posted.

@@ -16,7 +16,7 @@ struct request {
     std::uint16_t channel{};
     std::uint8_t word{};  ///< signal word
     std::uint32_t length{};  ///< of a put or get, at most 2^30; of an addition, a packed reply_slot
-    std::uint64_t remote{}, local{};  ///< offsets into the windows, below 2^63
+    std::uint64_t remote{}, local{};  ///< offsets into the windows; 2^63 and more are out of every window, and become 2^63 - 1
     std::uint64_t value{};  ///< of a signal or addition
     friend constexpr bool operator==(const request&, const request&) noexcept = default;
 };
@@ -69,7 +69,9 @@ VCCL_HOST_DEVICE constexpr std::uint64_t request_word(const request& r, unsigned
                 r.value >> 63 << 28 | std::uint64_t{r.length} << 29)
                << 1;
     const bool moves = r.op != request_op::signal && r.op != request_op::fetch_add;
-    return (!moves || i == 3 ? r.value : i == 1 ? r.remote : r.local) << 1;
+    if (!moves || i == 3) return r.value << 1;
+    const std::uint64_t offset = i == 1 ? r.remote : r.local;
+    return (offset >> 63 == 0 ? offset : ~std::uint64_t{0}) << 1;
 }
 
 /// From the words that words_of asks for, flags and all.

@@ -50,6 +50,10 @@ TEST_CASE("A request is its words") {
         for (unsigned i = 0; i < device::words_of(r.op); ++i) w[i] = request_word(r, i) | 1;
         CHECK(device::decode_request(w) == r);
     }
+    const request beyond{request_op::put, 0, 0, 8, 1ull << 63, (1ull << 63) + 8, 0};
+    const std::uint64_t w[]{request_word(beyond, 0), request_word(beyond, 1), request_word(beyond, 2)};
+    CHECK(device::decode_request(w).remote == (1ull << 63) - 1);  // and not 0, which is in every window
+    CHECK(device::decode_request(w).local == (1ull << 63) - 1);
     CHECK(device::words_of(static_cast<request_op>(0)) == 0);
     CHECK(device::words_of(static_cast<request_op>(15)) == 0);
 }
@@ -99,6 +103,7 @@ TEST_CASE("What is asked before the sender is connected waits for it") {
     w.ring->abort_kernels();  // nobody to abort yet
     CHECK_FALSE(w.ring->progress());
     REQUIRE(w.ring->open());
+    CHECK(w.ring->open().code == vccl::errc::already_connected);
     const auto tx = w.ring->ref();
     CHECK(tx.put_signal(thread_scope{}, 0, 0, 64, 0, 1));
     w.every = [&] { w.ring->progress(); };
