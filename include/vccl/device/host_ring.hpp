@@ -68,7 +68,7 @@ public:
     /// Effects: one pass: drives the sender, takes requests, tells what is done. Returns true if something moved.
     bool progress() noexcept {
         bool moved = sender_.progress();
-        if (!live_) live_ = ring_ && page_ && words_ && sender_.connected();
+        if (!live_) live_ = ring_ && sender_.connected();
         if (live_) moved |= carry();
         if (!sender_.health()) abort_kernels();
         return moved;

@@ -34,6 +34,20 @@ struct bare_ring {
         return {{&words, ring.data(), size_log, 1, &head, &channel, replies.data(), &host, wait}, 0, timeout_ns};
     }
     ring_cursor cursor() const { return ring_cursor::unpack(load<order::acquire, scope::gpu>(&words.cursor)); }
+    /// Until all posters have ended and nothing is left; joins them.
+    template <class Act>
+    void serve(std::vector<std::thread>& posters, const std::atomic<unsigned>& ended, Act&& act) {
+        for (request got; true;) {
+            const bool last = ended == posters.size();  // before the look: what they posted is found by it
+            if (take(got))
+                act(got);
+            else if (last)
+                break;
+            else
+                std::this_thread::yield();
+        }
+        for (std::thread& p : posters) p.join();
+    }
     /// The next request, if it is there.
     bool take(request& r) {
         std::uint64_t w[max_request_words];
@@ -172,21 +186,13 @@ TEST_CASE("Threads that give up leave no holes: what was said to be posted arriv
             });
         }
         bool in_order = true;
-        for (request got; true;) {
-            const bool last = ended == threads;
-            if (r.take(got)) {
-                const auto t = static_cast<std::size_t>(got.local) % threads;
-                in_order &= got.remote > found[t] && (got.op == request_op::put || got.value == got.remote << 40);
-                found[t] = got.remote;
-                ++seen[t];
-                got_sum[t] += got.remote;
-            } else if (last) {
-                break;
-            } else {
-                std::this_thread::yield();
-            }
-        }
-        for (auto& p : posters) p.join();
+        r.serve(posters, ended, [&](const request& got) {
+            const auto t = static_cast<std::size_t>(got.local) % threads;
+            in_order &= got.remote > found[t] && (got.op == request_op::put || got.value == got.remote << 40);
+            found[t] = got.remote;
+            ++seen[t];
+            got_sum[t] += got.remote;
+        });
         CHECK(in_order);
         CHECK(seen == posted);
         CHECK(got_sum == sum);
@@ -221,18 +227,10 @@ TEST_CASE("Threads that give up waiting for an old value leave no slot behind, a
         });
     }
     std::uint64_t sum = 0;
-    for (request asked; true;) {
-        const bool last = ended == threads;
-        if (r.take(asked)) {
-            r.answer(asked, sum);
-            sum += asked.value;
-        } else if (last) {
-            break;
-        } else {
-            std::this_thread::yield();
-        }
-    }
-    for (auto& p : posters) p.join();
+    r.serve(posters, ended, [&](const request& asked) {
+        r.answer(asked, sum);
+        sum += asked.value;
+    });
     std::vector<bool> seen(sum);
     unsigned wrong = 0;
     for (unsigned t = 0; t < threads; ++t) {
